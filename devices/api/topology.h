@@ -36,7 +36,9 @@ struct MemoryLimit {
   std::string id;      // unique in the topology, e.g. "limit-gtt-0000:c5:00.0", "limit-cgroup"
   LimitKind kind = LimitKind::kOther;
   std::optional<Bytes> max_bytes;
-  std::optional<Bytes> used_bytes;
+  std::optional<Bytes> used_bytes;    // by every process
+  std::vector<std::string> devices;   // ids of the devices whose allocations it caps; empty: every user of the pool
+  std::vector<std::string> backends;  // backends whose allocations it caps; empty: all
   std::string source;
 };
 

@@ -20,7 +20,7 @@ MemoryPool SystemPool(const HostFacts& host, std::vector<Finding>& findings) {
   if (cgroup.memory_limit) {
     const Bytes left = SaturatingSub(*cgroup.memory_limit, cgroup.memory_used.value_or(0));
     pool.limits.push_back(
-        {"limit-cgroup", LimitKind::kCgroup, cgroup.memory_limit, cgroup.memory_used, cgroup.memory_source});
+        {"limit-cgroup", LimitKind::kCgroup, cgroup.memory_limit, cgroup.memory_used, {}, {}, cgroup.memory_source});
     if (!pool.free_bytes || left < *pool.free_bytes) {
       pool.free_bytes = left;
       pool.source += ", free capped by " + cgroup.memory_source;
