@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/types.h"
+
+// What daemon/core needs from the outside world, each implemented elsewhere and faked in tests. All are asynchronous:
+// calls return at once; callbacks may come on any thread, and core posts itself back to its executor.
+namespace rumbo {
+
+// Keeps models on disk. Implemented by daemon/store.
+class ModelStore {
+ public:
+  virtual ~ModelStore() = default;
+  virtual void List(Callback<std::vector<StoredModel>> done) = 0;
+  // Hashes, copies, inspects and indexes a file. Nothing is left behind where it fails or `*cancelled` turns true.
+  virtual void Import(ImportSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
+                      std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) = 0;
+  // Bytes freed.
+  virtual void Delete(std::string name, Callback<Bytes> done) = 0;
+  virtual void SetPinned(std::string name, bool pinned, Callback<bool> done) = 0;
+};
+
+// Reads a model file that is not in the store. Implemented by running rumbo-inspect.
+class ModelInspector {
+ public:
+  virtual ~ModelInspector() = default;
+  virtual void Inspect(std::string path, Callback<ModelDescriptor> done) = 0;
+};
+
+// The machine. Implemented by running rumbo-probe and by the cheap live reader.
+class TopologySource {
+ public:
+  virtual ~TopologySource() = default;
+  // A full probe.
+  virtual void Probe(Callback<Topology> done) = 0;
+  // `topology` with its free and used figures read anew; milliseconds at most, no vendor code. Blocking.
+  virtual void RefreshMemory(Topology& topology) = 0;
+  // Bytes of `pool` that the process tree of `pid` really holds (not file-backed pages); nullopt where unknown.
+  virtual std::optional<Bytes> ProcessBytes(int64_t pid, const MemoryPool& pool) = 0;
+  // A hardware profile. kNotFound (kProfileNotFound) with the nearest name.
+  virtual absl::StatusOr<Topology> Profile(const std::string& name) = 0;
+  virtual std::vector<std::string> ProfileNames() = 0;
+};
+
+// Wall time, for people and files only.
+class WallClock {
+ public:
+  virtual ~WallClock() = default;
+  virtual int64_t UnixSeconds() const = 0;
+};
+
+}  // namespace rumbo
