@@ -1,0 +1,354 @@
+#include "daemon/supervisor/supervisor.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <deque>
+#include <thread>
+
+#include "base/os/files.h"
+#include "base/os/subprocess.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "daemon/supervisor/worker_client.h"
+
+namespace rumbo {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+
+// The last lines of a stream of text, bounded.
+class Tail {
+ public:
+  // Appends and calls `line` with each line that became complete.
+  template <typename F>
+  void Append(std::string_view text, F line) {
+    for (const char c : text) {
+      if (c == '\n' || partial_.size() >= kMaxLine) {
+        if (!partial_.empty()) {
+          line(partial_);
+          lines_.push_back(std::move(partial_));
+          if (lines_.size() > kMaxLines) lines_.pop_front();
+        }
+        partial_.clear();
+      }
+      if (c != '\n') partial_ += c;
+    }
+  }
+  std::string Text() const {
+    std::string out;
+    for (const std::string& l : lines_) out += (out.empty() ? "" : " | ") + EscapeForLog(l, 300);
+    if (!partial_.empty()) out += (out.empty() ? "" : " | ") + EscapeForLog(partial_, 300);
+    return out;
+  }
+
+ private:
+  static constexpr size_t kMaxLines = 8;
+  static constexpr size_t kMaxLine = 1000;
+  std::deque<std::string> lines_;
+  std::string partial_;
+};
+
+// One worker process, on the supervisor's thread but where said.
+class Worker : public std::enable_shared_from_this<Worker> {
+ public:
+  Worker(asio::io_context& io, const SupervisorOptions& options, LaunchSpec spec, LaunchCallbacks callbacks)
+      : io_(io), options_(options), spec_(std::move(spec)), callbacks_(std::move(callbacks)),
+        exit_watch_(io), stderr_(io), silence_(io), grace_(io) {}
+
+  void Start(const EngineProgram* program) {
+    if (program == nullptr) {
+      return End(Error(absl::StatusCode::kFailedPrecondition, Reason::kEngineNotInstalled,
+                       "engine " + spec_.engine + " is not installed", "`rumbo engines` lists what is."));
+    }
+    int sockets[2], pipe[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return End(ErrnoStatus(errno, "socketpair"));
+    UniqueFd ours(sockets[0]), theirs(sockets[1]);
+    if (::pipe2(pipe, O_CLOEXEC) != 0) return End(ErrnoStatus(errno, "pipe"));
+    UniqueFd err_read(pipe[0]), err_write(pipe[1]);
+
+    SpawnSpec spawn;
+    spawn.argv = {program->path};
+    spawn.argv.insert(spawn.argv.end(), program->args.begin(), program->args.end());
+    spawn.env = CleanEnvironment();
+    spawn.env.push_back("RUMBO_ENGINE_FD=3");
+    spawn.env.push_back("GGML_VK_VISIBLE_DEVICES=" + VulkanSelectors());
+    spawn.fds = {{theirs.get(), 3}, {err_write.get(), 1}, {err_write.get(), 2}};
+    spawn.isolate = options_.isolate;
+    auto child = Spawn(spawn);
+    if (!child.ok()) {
+      return End(Error(absl::StatusCode::kUnavailable, Reason::kEngineStartFailed, MessageOf(child.status())));
+    }
+    child_ = std::move(*child);
+    running_ = true;
+    theirs.reset();
+    err_write.reset();
+    socket_.reset(::fcntl(ours.get(), F_DUPFD_CLOEXEC, 3));
+    const int flags = ::fcntl(ours.get(), F_GETFL);
+    ::fcntl(ours.get(), F_SETFL, flags | O_NONBLOCK);
+
+    auto self = shared_from_this();
+    exit_watch_.assign(child_.pidfd.get());
+    exit_watch_.async_wait(asio::posix::stream_descriptor::wait_read, [self](const boost::system::error_code& error) {
+      if (!error) self->OnExit();
+    });
+    ::fcntl(err_read.get(), F_SETFL, O_NONBLOCK);
+    stderr_.assign(err_read.release());
+    ReadStderr();
+    if (callbacks_.on_started) callbacks_.on_started(child_.pid);
+
+    client_ = WorkerClient::Create(std::move(ours), [weak = weak_from_this()](const std::string& what) {
+      if (auto worker = weak.lock()) worker->Kill(Reason::kEngineProtocol, what);
+    });
+    ArmSilence();
+    client_->Load(
+        spec_,
+        [self](double fraction, const std::string& step) {
+          asio::post(self->io_, [self, fraction, step] {
+            if (self->ended_) return;
+            self->ArmSilence();
+            if (self->callbacks_.on_progress) self->callbacks_.on_progress(fraction, step);
+          });
+        },
+        [self](absl::StatusOr<EngineInfo> info) {
+          asio::post(self->io_, [self, info = std::move(info)]() mutable { self->OnLoaded(std::move(info)); });
+        });
+  }
+
+  // From any thread.
+  void Kill(Reason reason, std::string what) {
+    asio::post(io_, [self = shared_from_this(), reason, what = std::move(what)] {
+      if (self->ended_ || self->stopping_) return;
+      self->Fail(Error(absl::StatusCode::kUnavailable, reason, what));
+    });
+  }
+
+  void Stop(milliseconds grace) {
+    asio::post(io_, [self = shared_from_this(), grace] {
+      if (self->ended_ || !self->running_) return;
+      if (!self->stopping_) spdlog::info("{}: stopping", self->spec_.instance_id);
+      self->stopping_ = true;
+      self->silence_.cancel();
+      if (grace.count() <= 0) {
+        KillTree(self->child_);
+        return;
+      }
+      // A worker ends when its socket ends; the pidfd tells. (SIGTERM would not reach the init of a PID namespace.)
+      ::shutdown(self->socket_.get(), SHUT_RDWR);
+      self->grace_.expires_after(grace);
+      self->grace_.async_wait([self](const boost::system::error_code& error) {
+        if (!error && !self->ended_) KillTree(self->child_);
+      });
+    });
+  }
+
+ private:
+  std::string VulkanSelectors() const {
+    std::string out;
+    if (spec_.backend != "vulkan") return out;
+    for (const std::string& selector : spec_.device_selectors) out += (out.empty() ? "" : ",") + selector;
+    return out;
+  }
+
+  void ArmSilence() {
+    silence_.expires_after(options_.load_silence);
+    silence_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+      auto self = weak.lock();
+      if (error || !self || self->ended_ || self->ready_) return;
+      self->Fail(Error(absl::StatusCode::kUnavailable, Reason::kEngineHung,
+                       "the engine gave no sign of life while loading for " +
+                           std::to_string(self->options_.load_silence.count() / 1000) + " s"));
+    });
+  }
+
+  void OnLoaded(absl::StatusOr<EngineInfo> info) {
+    silence_.cancel();
+    if (ended_) return;
+    if (!info.ok()) {
+      // A worker that died says UNAVAILABLE; its exit status and last lines, known in a moment, say more.
+      if (ReasonOf(info.status()) == Reason::kEngineCrashed) return;
+      return Fail(info.status());
+    }
+    ready_ = true;
+    if (callbacks_.on_ready) callbacks_.on_ready(client_, std::move(*info));
+  }
+
+  // Ends the worker for `why`, which becomes its exit status.
+  void Fail(absl::Status why) {
+    if (failure_.ok()) failure_ = std::move(why);
+    KillTree(child_);
+  }
+
+  void ReadStderr() {
+    stderr_.async_read_some(asio::buffer(buffer_), [self = shared_from_this()](const boost::system::error_code& error, size_t n) {
+      if (error) return self->stderr_.close();
+      self->tail_.Append({self->buffer_, n}, [&](const std::string& line) {
+        spdlog::info("{}: {}", self->spec_.instance_id, EscapeForLog(line));
+      });
+      self->ReadStderr();
+    });
+  }
+
+  void OnExit() {
+    // What it wrote last may still be in the pipe.
+    boost::system::error_code error;
+    while (stderr_.is_open()) {
+      const size_t n = stderr_.read_some(asio::buffer(buffer_), error);
+      if (error || n == 0) break;
+      tail_.Append({buffer_, n}, [](const std::string&) {});
+    }
+    KillTree(child_);
+    const ExitStatus exit = Reap(child_);
+    running_ = false;
+    exit_watch_.release();
+    absl::Status status;
+    if (!stopping_) {
+      const std::string last = tail_.Text();
+      const std::string words = last.empty() ? "" : "; its last lines: " + last;
+      if (!failure_.ok()) {
+        status = failure_;
+        if (ReasonOf(failure_) != Reason::kModelInvalid && !last.empty()) {
+          status = Error(failure_.code(), ReasonOf(failure_), MessageOf(failure_) + words, NextStepOf(failure_));
+        }
+      } else if (!ready_) {
+        status = Error(absl::StatusCode::kUnavailable, Reason::kEngineStartFailed,
+                       "the engine ended with " + exit.Describe() + " before it was ready" + words);
+      } else {
+        status = Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed,
+                       "the engine ended with " + exit.Describe() + words);
+      }
+      spdlog::warn("{}: {}", spec_.instance_id, EscapeForLog(MessageOf(status), 2000));
+    }
+    End(status);
+  }
+
+  void End(absl::Status status) {
+    if (ended_) return;
+    ended_ = true;
+    silence_.cancel();
+    grace_.cancel();
+    boost::system::error_code ignored;
+    stderr_.close(ignored);
+    client_.reset();
+    socket_.reset();
+    LaunchCallbacks callbacks = std::move(callbacks_);
+    if (callbacks.on_exit) callbacks.on_exit(status);
+  }
+
+  asio::io_context& io_;
+  const SupervisorOptions options_;
+  const LaunchSpec spec_;
+  LaunchCallbacks callbacks_;
+  Child child_;
+  UniqueFd socket_;  // a second name of the one gRPC has, to end it
+  bool running_ = false, ready_ = false, stopping_ = false, ended_ = false;
+  absl::Status failure_;
+  std::shared_ptr<WorkerClient> client_;
+  Tail tail_;
+  asio::posix::stream_descriptor exit_watch_;
+  asio::posix::stream_descriptor stderr_;
+  asio::steady_timer silence_;
+  asio::steady_timer grace_;
+  char buffer_[4096];
+};
+
+class Handle final : public LaunchedEngine {
+ public:
+  explicit Handle(std::shared_ptr<Worker> worker) : worker_(std::move(worker)) {}
+  ~Handle() override { worker_->Stop(milliseconds(0)); }
+  void Stop(milliseconds grace) override { worker_->Stop(grace); }
+
+ private:
+  const std::shared_ptr<Worker> worker_;
+};
+
+class Supervisor final : public Launcher {
+ public:
+  Supervisor(SupervisorOptions options, std::vector<EngineProgram> programs)
+      : options_(options), programs_(std::move(programs)), guard_(asio::make_work_guard(io_)), thread_([this] { io_.run(); }) {
+    pthread_setname_np(thread_.native_handle(), "rumbo-super");
+  }
+
+  ~Supervisor() override {
+    guard_.reset();
+    io_.stop();
+    thread_.join();
+  }
+
+  std::unique_ptr<LaunchedEngine> Launch(const LaunchSpec& spec, LaunchCallbacks callbacks) override {
+    const EngineProgram* program = nullptr;
+    for (const EngineProgram& candidate : programs_) {
+      if (candidate.engine.name != spec.engine) continue;
+      if (!spec.engine_build.empty() && candidate.engine.build != spec.engine_build) continue;
+      program = &candidate;
+      break;
+    }
+    auto worker = std::make_shared<Worker>(io_, options_, spec, std::move(callbacks));
+    asio::post(io_, [worker, program] { worker->Start(program); });
+    return std::make_unique<Handle>(std::move(worker));
+  }
+
+ private:
+  const SupervisorOptions options_;
+  const std::vector<EngineProgram> programs_;
+  asio::io_context io_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> guard_;
+  std::thread thread_;
+};
+
+std::string PackValue(const std::string& text, const std::string& key) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (text.compare(at, key.size() + 1, key + "=") == 0) return text.substr(at + key.size() + 1, end - at - key.size() - 1);
+    at = end + 1;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::unique_ptr<Launcher> NewSupervisor(SupervisorOptions options, std::vector<EngineProgram> programs) {
+  return std::make_unique<Supervisor>(options, std::move(programs));
+}
+
+std::vector<EngineProgram> FindWorkers(const std::string& bin_dir) {
+  std::vector<EngineProgram> programs;
+  // A build for this very processor beats a portable one.
+  for (const char* build : {"native", "custom", "prebuilt"}) {
+    const std::string dir = bin_dir + "/engines/llamacpp-" + build;
+    const std::string path = dir + "/rumbo-llamacpp";
+    if (::access(path.c_str(), X_OK) != 0) continue;
+    EngineProgram program;
+    program.path = path;
+    program.engine.name = "llamacpp";
+    program.engine.build = build;
+    program.engine.backends = {"cpu"};
+    if (const auto pack = ReadFile(dir + "/PACK", 4096); pack.ok()) {
+      program.engine.version = PackValue(*pack, "version");
+      program.engine.backends.clear();
+      const std::string backends = PackValue(*pack, "backends");
+      for (size_t at = 0; at < backends.size();) {
+        const size_t end = std::min(backends.find(' ', at), backends.size());
+        if (end > at) program.engine.backends.push_back(backends.substr(at, end - at));
+        at = end + 1;
+      }
+    }
+    programs.push_back(std::move(program));
+  }
+  if (::access((bin_dir + "/rumbo-fake").c_str(), X_OK) == 0) {
+    programs.push_back({{"fake", "", "1", {"cpu"}}, bin_dir + "/rumbo-fake", {}});
+  }
+  return programs;
+}
+
+}  // namespace rumbo

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engines/api/engine.h"
+
+namespace rumbo {
+
+// One program that speaks rumbo.engine.v1.
+struct EngineProgram {
+  InstalledEngine engine;
+  std::string path;
+  std::vector<std::string> args;
+};
+
+struct SupervisorOptions {
+  std::chrono::milliseconds load_silence{60000};  // a load without a sign of life for so long has hung
+  bool isolate = true;                            // see SpawnSpec::isolate
+};
+
+// Starts workers, watches them, and ends them with everything they started.
+//
+// Threading: one thread of its own ("rumbo-super"); Launch and the handles from any thread. Callbacks run on that
+// thread or on gRPC's.
+// A worker's stderr goes to our log, line by line; its last lines become part of the error when it fails.
+std::unique_ptr<Launcher> NewSupervisor(SupervisorOptions options, std::vector<EngineProgram> programs);
+
+// The in-tree workers that are installed under `bin_dir`/engines (and the fake one in `bin_dir`): the best build of an
+// engine first. Reads PACK files; starts nothing.
+std::vector<EngineProgram> FindWorkers(const std::string& bin_dir);
+
+}  // namespace rumbo
