@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <map>
+
+#include "base/bytes.h"
+#include "base/os/paths.h"
+#include "sdk/cli/commands.h"
+#include "sdk/cli/render.h"
+#include "sdk/cpp/json.h"
+
+namespace rumbo::cli {
+namespace {
+
+int Show(const Session& session, const Wire& wire, const std::string& text) {
+  const bool written = Print(session.options.json ? wire.ToJson() + "\n" : text);
+  return written ? kExitOk : kExitFailed;
+}
+
+// A model's name stays as it is; the path of a file becomes absolute, since the daemon has another folder.
+std::string NameOrPath(const std::string& text) {
+  const bool path_like = text.rfind("/", 0) == 0 || text.rfind("./", 0) == 0 || text.rfind("../", 0) == 0;
+  const bool may_be = path_like || text.find('/') != std::string::npos || text.ends_with(".gguf");
+  std::error_code ignored;
+  return path_like || (may_be && std::filesystem::exists(text, ignored)) ? AbsolutePath(text) : text;
+}
+
+int Devices(const Client& client, const Session& s) {
+  auto topology = client.Devices(s.options.hardware, s.options.refresh);
+  return topology ? Show(s, topology->wire, RenderTopology(*topology, s.out)) : Fail(topology.error());
+}
+
+int Doctor(const Client& client, const Session& s) {
+  auto report = client.Doctor();
+  if (!report) return Fail(report.error());
+  const int shown = Show(s, report->wire, RenderDoctor(*report, s.out));
+  const bool broken = std::any_of(report->findings.begin(), report->findings.end(),
+                                  [](const Finding& f) { return f.severity == "broken"; });
+  return broken ? kExitFailed : shown;
+}
+
+int Status(const Client& client, const Session& s) {
+  auto status = client.Status();
+  return status ? Show(s, status->wire, RenderStatus(*status, std::time(nullptr), s.out)) : Fail(status.error());
+}
+
+int Ps(const Client& client, const Session& s) {
+  auto list = client.Instances();
+  return list ? Show(s, list->wire, RenderInstances(*list, std::time(nullptr), s.out)) : Fail(list.error());
+}
+
+int Models(const Client& client, const Session& s) {
+  auto list = client.Models();
+  return list ? Show(s, list->wire, RenderModels(*list, s.out)) : Fail(list.error());
+}
+
+int ShowModel(const Client& client, const Session& s) {
+  auto details = client.GetModel(s.options.subject);
+  return details ? Show(s, details->wire, RenderModel(*details, s.out)) : Fail(details.error());
+}
+
+int Remove(const Client& client, const Session& s) {
+  auto freed = client.DeleteModel(s.options.subject);
+  if (!freed) return Fail(freed.error());
+  Print(s.options.json ? "{\n  \"freed_bytes\": " + std::to_string(*freed) + "\n}\n"
+                       : "deleted " + Safe(s.options.subject) + ", " + FormatBytes(*freed) + " are free again\n");
+  return kExitOk;
+}
+
+int Check(const Client& client, const Session& s) {
+  auto report = client.CheckModel(s.options.subject);
+  if (!report) return Fail(report.error());
+  const int shown = Show(s, report->wire, RenderCheck(*report, s.out));
+  const bool broken = std::any_of(report->results.begin(), report->results.end(),
+                                  [](const CheckResult& r) { return r.severity == "broken"; });
+  return broken ? kExitFailed : shown;
+}
+
+int Unload(const Client& client, const Session& s) {
+  auto ids = client.Unload(s.options.subject);
+  if (!ids) return Fail(ids.error());
+  std::string json;
+  std::string text;
+  for (const auto& id : *ids) {
+    json += (json.empty() ? "" : ", ") + QuoteJson(id);
+    text += "unloaded " + Safe(id) + "\n";
+  }
+  Print(s.options.json ? "{\n  \"instance_ids\": [" + json + "]\n}\n" : text);
+  return kExitOk;
+}
+
+int Pin(const Client& client, const Session& s) {
+  const bool pinned = !s.options.off;
+  auto done = client.Pin(s.options.subject, pinned);
+  if (!done) return Fail(done.error());
+  Print(s.options.json ? "{\n  \"name\": " + QuoteJson(s.options.subject) + ",\n  \"pinned\": " + (pinned ? "true" : "false") + "\n}\n"
+                       : Safe(s.options.subject) + (pinned ? " is pinned\n" : " is no longer pinned\n"));
+  return kExitOk;
+}
+
+int MakePlan(const Client& client, const Session& s) {
+  PlanRequest request;
+  request.model = NameOrPath(s.options.subject);
+  request.workload = s.options.workload;
+  request.overrides = s.options.overrides;
+  request.hardware = s.options.hardware;
+  request.system = s.options.plan_system;
+  auto plan = client.MakePlan(request);
+  if (!plan) return Fail(plan.error());
+  const int shown = Show(s, plan->wire, RenderPlan(*plan, s.out));
+  return plan->chosen ? shown : kExitRefused;
+}
+
+int Explain(const Client& client, const Session& s) {
+  auto explanation = client.Explain(s.options.subject);
+  return explanation ? Show(s, explanation->wire, RenderExplanation(*explanation, s.out)) : Fail(explanation.error());
+}
+
+int Advise(const Client& client, const Session& s) {
+  AdviseRequest request;
+  request.models = s.options.words;
+  request.workload = s.options.workload;
+  request.currency = s.options.currency;
+  request.budget = s.options.budget;
+  request.system = s.options.plan_system;
+  auto table = client.Advise(request);
+  return table ? Show(s, table->wire, RenderAdvice(*table, s.out)) : Fail(table.error());
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    if (end > start) lines.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return lines;
+}
+
+int Embed(const Client& client, const Session& s) {
+  EmbedRequest request;
+  request.model = s.options.subject;
+  request.inputs = s.options.words;
+  if (request.inputs.empty()) {
+    auto input = ReadInput();
+    if (!input) return Fail(input.error());
+    request.inputs = Lines(*input);
+  }
+  auto embeddings = client.Embed(request);
+  if (!embeddings) return Fail(embeddings.error());
+  std::string text;
+  for (const auto& vector : embeddings->vectors) {
+    for (size_t i = 0; i < vector.size(); ++i) text += (i == 0 ? "" : " ") + std::to_string(vector[i]);
+    text += "\n";
+  }
+  return Show(s, embeddings->wire, text);
+}
+
+int Tokenize(const Client& client, const Session& s) {
+  TokenizeRequest request;
+  request.model = s.options.subject;
+  request.text = Join(s.options.words, " ");
+  if (s.options.words.empty()) {
+    auto input = ReadInput();
+    if (!input) return Fail(input.error());
+    request.text = *input;
+  }
+  auto tokens = client.Tokenize(request);
+  if (!tokens) return Fail(tokens.error());
+  std::string text;
+  for (size_t i = 0; i < tokens->ids.size(); ++i) {
+    text += std::to_string(tokens->ids[i]);
+    if (i < tokens->pieces.size()) text += "\t" + Safe(tokens->pieces[i]);
+    text += "\n";
+  }
+  return Show(s, tokens->wire, text);
+}
+
+}  // namespace
+
+int RunSimpleCommand(const Session& session) {
+  static const std::map<std::string, std::function<int(const Client&, const Session&)>> kCommands = {
+      {"devices", Devices}, {"doctor", Doctor}, {"status", Status},   {"ps", Ps},           {"models", Models},
+      {"show", ShowModel},  {"rm", Remove},     {"check", Check},     {"unload", Unload},   {"pin", Pin},
+      {"plan", MakePlan},   {"explain", Explain}, {"advise", Advise}, {"embed", Embed},     {"tokenize", Tokenize}};
+  auto client = Client::Connect({.app = "rumbo"});
+  if (!client) return Fail(client.error());
+  return kCommands.at(session.options.command)(*client, session);
+}
+
+}  // namespace rumbo::cli

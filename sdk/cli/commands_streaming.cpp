@@ -1,0 +1,80 @@
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/bytes.h"
+#include "base/os/interrupt.h"
+#include "base/os/paths.h"
+#include "sdk/cli/commands.h"
+#include "sdk/cli/progress.h"
+#include "sdk/cli/render.h"
+
+namespace rumbo::cli {
+namespace {
+
+// The model's name where none was given: the file's, without its ending.
+std::string NameOf(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+int ShowModel(const Session& s, const Result<Model>& model) {
+  if (!model) return Fail(model.error());
+  uint64_t bytes = 0;
+  for (const auto& variant : model->variants) bytes = SaturatingAdd(bytes, variant.size_bytes);
+  Print(s.options.json ? model->wire.ToJson() + "\n"
+                       : Safe(model->name) + " is in the store, " + FormatBytes(bytes) + ". `rumbo run " +
+                             Safe(model->name) + "` asks it something.\n");
+  return kExitOk;
+}
+
+int ShowLoaded(const Session& s, const Result<Loaded>& loaded) {
+  if (!loaded) return Fail(loaded.error());
+  if (s.options.json) return Print(loaded->wire.ToJson() + "\n") ? kExitOk : kExitFailed;
+  std::string text = Safe(s.options.subject) + " is loaded as " + Safe(loaded->instance_id);
+  if (loaded->plan && loaded->plan->chosen) {
+    const Candidate& chosen = *loaded->plan->chosen;
+    text += ": " + Placement(chosen.engine, chosen.backend, chosen.devices);
+  }
+  if (loaded->measured && !loaded->measured->memory.empty()) {
+    text += ", took " + FormatBytes(SumOf(loaded->measured->memory));
+  }
+  if (loaded->measured && loaded->measured->load_s) text += ", in " + Short(*loaded->measured->load_s) + " s";
+  Print(text + "\n");
+  return kExitOk;
+}
+
+}  // namespace
+
+int RunStreamingCommand(const Session& session) {
+  std::stop_source stop;
+  InterruptWatch watch([&stop] { stop.request_stop(); });
+  auto client = Client::Connect({.app = "rumbo"});
+  if (!client) return Fail(client.error());
+  const Options& options = session.options;
+  CallOptions call;
+  call.cancel = stop.get_token();
+  ProgressLine line(session.err);
+  const auto show = [&line](const Progress& progress) { line.Show(progress); };
+
+  int code = kExitOk;
+  if (options.command == "load") {
+    LoadRequest request;
+    request.model = options.subject;
+    request.workload = options.workload;
+    request.overrides = options.overrides;
+    const auto loaded = client->Load(request, show, call);
+    line.Clear();
+    code = ShowLoaded(session, loaded);
+  } else if (options.command == "import") {
+    const std::string path = AbsolutePath(options.subject);
+    const std::string name = options.name.empty() ? NameOf(path) : options.name;
+    const auto model = client->Import({path, name, options.sha256, options.replace}, show, call);
+    line.Clear();
+    code = ShowModel(session, model);
+  } else {
+    const auto model = client->Pull({options.subject, options.name, false}, show, call);
+    line.Clear();
+    code = ShowModel(session, model);
+  }
+  return stop.stop_requested() && code != kExitOk ? kExitInterrupted : code;
+}
+
+}  // namespace rumbo::cli

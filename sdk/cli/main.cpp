@@ -1,0 +1,24 @@
+#include <cstdio>
+
+#include "sdk/cli/commands.h"
+#include "sdk/cli/options.h"
+
+int main(int argc, char** argv) {
+  using namespace rumbo::cli;
+  const auto parsed = ParseCommandLine(argc, argv);
+  if (const auto* refused = std::get_if<Refused>(&parsed)) {
+    if (refused->exit_code == kExitOk) {
+      Print(refused->text);
+    } else {
+      PrintError(refused->text, refused->next_step);
+    }
+    return refused->exit_code;
+  }
+  const auto& options = std::get<Options>(parsed);
+  const Session session{options};
+  if (options.command == "run") return RunInference(session);
+  if (options.command == "load" || options.command == "import" || options.command == "pull") {
+    return RunStreamingCommand(session);
+  }
+  return RunSimpleCommand(session);
+}

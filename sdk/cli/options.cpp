@@ -1,0 +1,180 @@
+#include "sdk/cli/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "sdk/cli/screen.h"
+
+namespace rumbo::cli {
+namespace {
+
+// "-5" is no unsigned number, though strtoull takes it.
+std::string NotNegative(const std::string& text) {
+  return !text.empty() && text[0] == '-' ? "must not be negative" : "";
+}
+
+class CommandLine {
+ public:
+  CommandLine() : app_("Runs language models on this machine and says why where.", "rumbo") {
+    app_.set_version_flag("--version", "rumbo " RUMBO_VERSION);
+    app_.require_subcommand(0, 1);
+    AddMachineCommands();
+    AddModelCommands();
+    AddPlanCommands();
+    AddInferenceCommands();
+  }
+
+  std::variant<Options, Refused> Parse(int argc, const char* const* argv) {
+    if (auto refused = RefuseUnknownCommand(argc, argv)) return *refused;
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      return Refused{0, Chosen().help(), ""};
+    } catch (const CLI::CallForVersion& version) {
+      return Refused{0, std::string(version.what()) + "\n", ""};
+    } catch (const CLI::ExtrasError&) {
+      return RefuseExtras();
+    } catch (const CLI::ParseError& error) {
+      return Refused{2, error.what(), Advice()};
+    }
+    if (app_.get_subcommands().empty()) return Refused{2, "a command is missing", "See `rumbo --help`."};
+    options_.command = Chosen().get_name();
+    return options_;
+  }
+
+ private:
+  CLI::App* Command(const char* name, const char* text) {
+    CLI::App* command = app_.add_subcommand(name, text);
+    command->add_flag("--json", options_.json, "Print one JSON document");
+    return command;
+  }
+
+  void Subject(CLI::App* command, const char* name, const char* text) {
+    command->add_option(name, options_.subject, text)->required();
+  }
+
+  void AddMachineCommands() {
+    CLI::App* devices = Command("devices", "What the machine has: memory, CPUs, GPUs, NPUs, and what is usable");
+    devices->add_option("--hardware", options_.hardware, "A hardware profile instead of this machine");
+    devices->add_flag("--refresh", options_.refresh, "Probe again first");
+    Command("doctor", "What is wrong with this machine and the daemon, worst first");
+    Command("status", "The daemon: version, load, engines");
+    Command("ps", "Loaded models");
+  }
+
+  void AddModelCommands() {
+    Command("models", "Models in the store");
+    CLI::App* import = Command("import", "Take a model file into the store");
+    Subject(import, "PATH", "A model file");
+    import->add_option("--name", options_.name, "Name for apps; by default the file's");
+    import->add_option("--sha256", options_.sha256, "Refuse other content");
+    import->add_flag("--replace", options_.replace, "Replace another model of that name");
+    CLI::App* pull = Command("pull", "Bring a model from a hub");
+    Subject(pull, "REFERENCE", "What to bring");
+    pull->add_option("--name", options_.name, "Name for apps");
+    Subject(Command("show", "One model in full"), "MODEL", "Name of a model");
+    Subject(Command("rm", "Delete a model"), "MODEL", "Name of a model");
+    Subject(Command("check", "Look for what will go wrong with a model"), "MODEL", "Name of a model");
+    Subject(Command("unload", "End the instances of a model"), "MODEL", "Name of a model, or id of an instance");
+    CLI::App* pin = Command("pin", "Keep a model loaded, also after a restart");
+    Subject(pin, "MODEL", "Name of a model");
+    pin->add_flag("--off", options_.off, "No longer");
+  }
+
+  void AddPlacement(CLI::App* command) {
+    command->add_option("--context", options_.workload.context, "Tokens of context for all sessions together");
+    command->add_option("--sessions", options_.workload.sessions, "Sessions that stream at once");
+    command->add_option("--threads", options_.overrides.threads, "CPU threads");
+    command->add_option("--kv", options_.overrides.kv_type, "KV cache type: f16, bf16, q8_0, ...");
+    command->add_option("--engine", options_.overrides.engine, "Engine instead of the planner's choice");
+    command->add_option("--device", options_.overrides.device, "Device id or backend instead of the planner's choice");
+    command->add_flag("--force", options_.overrides.force, "Accept a plan that does not fit");
+  }
+
+  void AddObjective(CLI::App* command) {
+    command->add_option("--objective", options_.workload.objective, "latency, throughput, energy or memory");
+    command->add_option("--system", options_.plan_system, "Plan for linux or windows");
+  }
+
+  void AddPlanCommands() {
+    CLI::App* plan = Command("plan", "Where and how a model would run, and why");
+    Subject(plan, "MODEL", "Name of a model, or path of a model file");
+    AddPlacement(plan);
+    AddObjective(plan);
+    plan->add_option("--hardware", options_.hardware, "A hardware profile instead of this machine");
+    CLI::App* load = Command("load", "Load a model");
+    Subject(load, "MODEL", "Name of a model");
+    AddPlacement(load);
+    Subject(Command("explain", "Why something runs where it runs, and what was measured"), "ID",
+            "Id of an instance or request, or name of a model");
+    CLI::App* advise = Command("advise", "Plan models over hardware profiles");
+    advise->add_option("MODELS", options_.words, "Names of models")->required();
+    advise->add_option("--context", options_.workload.context, "Tokens of context for all sessions together");
+    advise->add_option("--sessions", options_.workload.sessions, "Sessions that stream at once");
+    AddObjective(advise);
+    advise->add_option("--budget", options_.budget, "Highest price");
+    advise->add_option("--currency", options_.currency, "Of the prices, e.g. EUR");
+  }
+
+  void AddInferenceCommands() {
+    CLI::App* run = Command("run", "Ask a model; starts the daemon where none runs");
+    Subject(run, "MODEL", "Name of a model");
+    run->add_option("PROMPT", options_.words, "The question; without it, standard input");
+    run->add_option("--system", options_.system_prompt, "Instructions for the model");
+    run->add_option("--max-tokens", options_.sampling.max_tokens, "Longest answer");
+    run->add_option("--temperature", options_.sampling.temperature, "0 is greedy");
+    run->add_option("--seed", options_.sampling.seed, "Same seed, same answer")->check(NotNegative);
+    run->add_flag("--raw", options_.raw, "Continue the text, without the chat template");
+    run->add_flag("--verbose", options_.verbose, "Placement and speed, on standard error");
+    CLI::App* embed = Command("embed", "Vectors of texts");
+    Subject(embed, "MODEL", "Name of a model");
+    embed->add_option("TEXT", options_.words, "Texts; without them, the lines of standard input");
+    CLI::App* tokenize = Command("tokenize", "Tokens of a text");
+    Subject(tokenize, "MODEL", "Name of a model");
+    tokenize->add_option("TEXT", options_.words, "The text; without it, standard input");
+  }
+
+  CLI::App& Chosen() {
+    const auto chosen = app_.get_subcommands();
+    return chosen.empty() ? app_ : *chosen[0];
+  }
+
+  std::string Advice() {
+    const bool none = app_.get_subcommands().empty();
+    return "See `rumbo " + (none ? "" : Chosen().get_name() + " ") + "--help`.";
+  }
+
+  std::optional<Refused> RefuseUnknownCommand(int argc, const char* const* argv) {
+    if (argc < 2 || argv[1][0] == '-') return std::nullopt;
+    std::vector<std::string> names;
+    for (const CLI::App* command : app_.get_subcommands({})) names.push_back(command->get_name());
+    const std::string word = argv[1];
+    if (std::find(names.begin(), names.end(), word) != names.end()) return std::nullopt;
+    const std::string near = Nearest(word, names);
+    return Refused{2, "there is no command \"" + word + "\"",
+                   near.empty() ? "See `rumbo --help`." : "Did you mean `rumbo " + near + "`?"};
+  }
+
+  Refused RefuseExtras() {
+    const auto extras = app_.remaining(true);
+    const std::string word = extras.empty() ? "" : extras.front();
+    if (word.empty() || word[0] != '-') return {2, "one argument too many: \"" + word + "\"", Advice()};
+    const std::string option = word.substr(0, word.find('='));
+    std::vector<std::string> names;
+    for (const CLI::Option* known : Chosen().get_options()) {
+      for (const auto& name : known->get_lnames()) names.push_back("--" + name);
+    }
+    const std::string near = Nearest(option, names);
+    return {2, "there is no option \"" + option + "\"", near.empty() ? Advice() : "Did you mean " + near + "?"};
+  }
+
+  Options options_;
+  CLI::App app_;
+};
+
+}  // namespace
+
+std::variant<Options, Refused> ParseCommandLine(int argc, const char* const* argv) {
+  return CommandLine().Parse(argc, argv);
+}
+
+}  // namespace rumbo::cli

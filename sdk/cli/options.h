@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rumbo/inference.h"
+#include "rumbo/types.h"
+
+// The command line, taken apart. Behind this header stands the one file that includes CLI11.
+namespace rumbo::cli {
+
+struct Options {
+  std::string command;
+  bool json = false;
+
+  // The command's object: a model, a path, an id, a reference.
+  std::string subject;
+  // Further words: the prompt, texts, models.
+  std::vector<std::string> words;
+
+  // import, pull
+  std::string name;
+  std::string sha256;
+  bool replace = false;
+
+  // plan, load, advise
+  Workload workload;
+  PlanOverrides overrides;
+  std::string hardware;
+  std::string plan_system;
+  std::string currency;
+  std::optional<double> budget;
+
+  bool refresh = false;  // devices
+  bool off = false;      // pin
+
+  // run
+  std::string system_prompt;
+  Sampling sampling;
+  bool raw = false;
+  bool verbose = false;
+};
+
+// Something to print instead of running: help and the version (exit 0), or what was wrong (exit 2).
+struct Refused {
+  int exit_code = 2;
+  std::string text;
+  std::string next_step;
+};
+
+std::variant<Options, Refused> ParseCommandLine(int argc, const char* const* argv);
+
+// The one of `names` that is nearest to `word` by edit distance, or "" where none is near.
+std::string Nearest(const std::string& word, const std::vector<std::string>& names);
+
+}  // namespace rumbo::cli

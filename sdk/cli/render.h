@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "rumbo/types.h"
+#include "sdk/cli/screen.h"
+
+// What people see, as text. Pure: the same value on the same screen gives the same text, and every text of
+// others goes through Safe.
+namespace rumbo::cli {
+
+// Pools with their limits and devices as a tree.
+std::string RenderTopology(const Topology& topology, const Screen& screen);
+
+// One screen: what was chosen, its memory, what is expected, why, and what was rejected.
+std::string RenderPlan(const Plan& plan, const Screen& screen);
+std::string RenderExplanation(const Explanation& explanation, const Screen& screen);
+
+// `now_s`: seconds since the epoch.
+std::string RenderInstances(const InstanceList& list, int64_t now_s, const Screen& screen);
+std::string RenderModels(const ModelList& list, const Screen& screen);
+std::string RenderModel(const ModelDetails& details, const Screen& screen);
+std::string RenderCheck(const CheckReport& report, const Screen& screen);
+std::string RenderDoctor(const DoctorReport& report, const Screen& screen);
+std::string RenderStatus(const DaemonStatus& status, int64_t now_s, const Screen& screen);
+std::string RenderAdvice(const AdviceTable& table, const Screen& screen);
+
+// "llamacpp (cpu) on cpu0".
+std::string Placement(const std::string& engine, const std::string& backend, const std::vector<std::string>& devices);
+
+// The bytes of all items.
+uint64_t SumOf(const std::vector<MemoryItem>& items);
+
+}  // namespace rumbo::cli

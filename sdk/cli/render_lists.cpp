@@ -1,0 +1,139 @@
+#include "base/bytes.h"
+#include "sdk/cli/render.h"
+
+namespace rumbo::cli {
+namespace {
+
+std::vector<std::string> SafeAll(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const auto& text : texts) out.push_back(Safe(text));
+  return out;
+}
+
+std::string OrDash(std::string text) { return text.empty() ? "-" : text; }
+std::string CountOrDash(uint64_t count) { return count == 0 ? "-" : std::to_string(count); }
+
+Style SeverityStyle(const std::string& severity) {
+  if (severity == "broken") return Style::kBad;
+  if (severity == "warning") return Style::kWarn;
+  return severity == "ok" ? Style::kGood : Style::kDim;
+}
+
+std::string FindingText(const std::string& severity, const std::string& where, const std::string& text,
+                        const std::string& remedy, const std::string& code, const Screen& screen) {
+  std::string head = severity;
+  head.resize(9, ' ');
+  std::string out = Paint(screen, SeverityStyle(severity), Safe(head));
+  const std::string indent(9, ' ');
+  out += Wrap((where.empty() ? "" : Safe(where) + ": ") + Safe(text), screen.width - 9, indent) + "\n";
+  if (!remedy.empty()) out += indent + Wrap("do: " + Safe(remedy), screen.width - 9, indent) + "\n";
+  if (!code.empty()) out += indent + Paint(screen, Style::kDim, Safe(code)) + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string RenderInstances(const InstanceList& list, int64_t now_s, const Screen& screen) {
+  if (list.instances.empty()) return "No model is loaded. `rumbo load MODEL` or `rumbo run MODEL` loads one.\n";
+  Table table({"INSTANCE", "MODEL", "STATE", "ENGINE", "BACKEND", "DEVICES", "PID", "MEMORY", "RUNNING", "QUEUE", "SINCE"});
+  for (const size_t column : {6, 7, 8, 9}) table.AlignRight(column);
+  std::string notes;
+  for (const auto& i : list.instances) {
+    std::string state = Safe(i.state);
+    if (i.progress && *i.progress < 1) state += " " + std::to_string(static_cast<int>(*i.progress * 100)) + " %";
+    if (i.pinned) state += ", pinned";
+    table.Add({Safe(i.id), Safe(i.model), state, Safe(i.engine), OrDash(Safe(i.backend)),
+               OrDash(Join(SafeAll(i.devices), ",")), i.pid ? std::to_string(*i.pid) : "-",
+               i.memory.empty() ? "-" : FormatBytes(SumOf(i.memory)),
+               std::to_string(i.running) + "/" + std::to_string(i.sessions), std::to_string(i.queue),
+               i.since > 0 ? Duration(static_cast<double>(now_s - i.since)) : "-"});
+    if (i.state == "failed" && !i.reason.empty()) notes += Safe(i.id) + ": " + SafeLines(i.reason, "  ") + "\n";
+  }
+  return table.Render(screen) + notes;
+}
+
+std::string RenderModels(const ModelList& list, const Screen& screen) {
+  if (list.models.empty()) return "No models yet. `rumbo import PATH --name NAME` takes one in.\n";
+  Table table({"MODEL", "VARIANT", "FORMAT", "ARCHITECTURE", "QUANT", "SIZE", "CONTEXT", "CHAT", "STATE"});
+  table.AlignRight(5);
+  table.AlignRight(6);
+  for (const auto& model : list.models) {
+    const std::string name = Safe(model.name) + (model.pinned ? " (pinned)" : "");
+    if (model.variants.empty()) table.Add({name, "-", "-", "-", "-", "-", "-", "-", "-"});
+    for (const auto& v : model.variants) {
+      table.Add({name, OrDash(Safe(v.id)), OrDash(Safe(v.format)), OrDash(Safe(v.architecture)),
+                 OrDash(Safe(v.quantization)), FormatBytes(v.size_bytes), CountOrDash(v.context_trained),
+                 v.has_chat_template ? "yes" : "no", OrDash(Safe(v.state))});
+    }
+  }
+  return table.Render(screen);
+}
+
+std::string RenderModel(const ModelDetails& details, const Screen& screen) {
+  std::string out = Paint(screen, Style::kBold, Safe(details.model.name)) + (details.model.pinned ? "  pinned" : "") + "\n";
+  for (const auto& v : details.model.variants) {
+    out += "  variant " + Safe(v.id) + ": " + Safe(v.format) + ", " + Safe(v.architecture) + ", " + Safe(v.quantization) +
+           ", " + FormatBytes(v.size_bytes) + ", " + Safe(v.state) + "\n";
+    out += "    parameters " + CountOrDash(v.parameters) + ", context " + CountOrDash(v.context_trained) +
+           ", chat template " + (v.has_chat_template ? "yes" : "no") + "\n";
+    if (!v.capabilities.empty()) out += "    can " + Join(SafeAll(v.capabilities), ", ") + "\n";
+    if (!v.sha256.empty()) out += "    sha256 " + Safe(v.sha256) + "\n";
+  }
+  if (!details.metadata.empty()) {
+    Table table({"METADATA", "VALUE"});
+    for (const auto& [key, value] : details.metadata) {
+      const bool cut = value.size() > 200;
+      table.Add({Safe(key), Safe(std::string_view(value).substr(0, 200)) + (cut ? "..." : "")});
+    }
+    out += table.Render(screen);
+  }
+  return out;
+}
+
+std::string RenderCheck(const CheckReport& report, const Screen& screen) {
+  std::string out;
+  for (const auto& r : report.results) out += FindingText(r.severity, "", r.text, r.remedy, r.code, screen);
+  return out.empty() ? "Nothing was checked.\n" : out;
+}
+
+std::string RenderDoctor(const DoctorReport& report, const Screen& screen) {
+  std::string out;
+  for (const auto& f : report.findings) out += FindingText(f.severity, f.device, f.text, f.remedy, f.code, screen);
+  return out.empty() ? "Nothing is wrong.\n" : out;
+}
+
+std::string RenderStatus(const DaemonStatus& s, int64_t now_s, const Screen& screen) {
+  std::string out = Paint(screen, Style::kBold, "rumbod " + Safe(s.version)) + ", pid " + std::to_string(s.pid);
+  if (s.started_unix_s > 0) out += ", up " + Duration(static_cast<double>(now_s - s.started_unix_s));
+  if (s.draining) out += Paint(screen, Style::kWarn, ", draining");
+  out += "\n  protocol  " + Join(SafeAll(s.api_versions), ", ");
+  out += "\n  http      " + (s.http_address.empty() ? "off" : Safe(s.http_address));
+  out += "\n  models    " + std::to_string(s.instances) + " loaded";
+  out += "\n  requests  " + std::to_string(s.running_requests) + " running, " + std::to_string(s.queued_requests) +
+         " waiting, " + std::to_string(s.finished_requests) + " finished";
+  out += "\n  engines   " + OrDash(Join(SafeAll(s.engines), ", ")) + "\n";
+  return out;
+}
+
+std::string RenderAdvice(const AdviceTable& advice, const Screen& screen) {
+  if (advice.rows.empty()) return "No hardware profile runs this.\n";
+  Table table({"HARDWARE", "MODEL", "RUNS ON", "TOKENS/S", "TTFT", "PRICE", "PER TOKEN/S"});
+  for (const size_t column : {3, 4, 5, 6}) table.AlignRight(column);
+  for (const auto& row : advice.rows) {
+    const Candidate* chosen = row.plan && row.plan->chosen ? &*row.plan->chosen : nullptr;
+    std::string runs = "no";
+    if (chosen != nullptr) runs = Placement(chosen->engine, chosen->backend, {});
+    if (chosen == nullptr && row.plan && row.plan->refusal) runs = "no: " + Safe(row.plan->refusal->reason);
+    const auto money = [&](const std::optional<double>& value) {
+      return value ? Short(*value) + " " + Safe(row.currency) : std::string("-");
+    };
+    const bool speed = chosen != nullptr && chosen->predicted.decode_tok_s;
+    const bool ttft = chosen != nullptr && chosen->predicted.ttft_ms;
+    table.Add({Safe(row.title.empty() ? row.hardware : row.title), Safe(row.model), runs,
+               speed ? Short(*chosen->predicted.decode_tok_s) : "-",
+               ttft ? Short(*chosen->predicted.ttft_ms) + " ms" : "-", money(row.price), money(row.price_per_tok_s)});
+  }
+  return table.Render(screen);
+}
+
+}  // namespace rumbo::cli
