@@ -1,0 +1,76 @@
+#include "daemon/core/admission.h"
+
+#include <algorithm>
+
+namespace rumbo {
+
+void AdmissionQueue::Push(Item item) {
+  Client& client = clients_[item.client];
+  // A client that comes back does not bring credit for the time it was away.
+  if (client.idle()) client.served = std::max(client.served, virtual_time_);
+  client.queues[static_cast<int>(item.priority)].push_back(std::move(item));
+  ++size_;
+}
+
+void AdmissionQueue::PushFront(Item item) {
+  Client& client = clients_[item.client];
+  client.queues[static_cast<int>(item.priority)].push_front(std::move(item));
+  ++size_;
+}
+
+std::optional<AdmissionQueue::Item> AdmissionQueue::Pop(TimePoint now) {
+  Client* best = nullptr;
+  std::deque<Item>* best_queue = nullptr;
+  int64_t best_class = 0;
+  for (auto& [name, client] : clients_) {
+    for (int c = 0; c < kClasses; ++c) {
+      if (client.queues[c].empty()) continue;
+      const int64_t steps = (now - client.queues[c].front().enqueued) / ageing_;
+      const int64_t effective = std::max<int64_t>(c - steps, 0);
+      if (best != nullptr && (effective > best_class || (effective == best_class && client.served >= best->served))) {
+        continue;
+      }
+      best = &client;
+      best_queue = &client.queues[c];
+      best_class = effective;
+    }
+  }
+  if (best == nullptr) return std::nullopt;
+  Item item = std::move(best_queue->front());
+  best_queue->pop_front();
+  --size_;
+  virtual_time_ = std::max(virtual_time_, best->served);
+  best->served += item.cost;
+  // Names of clients that are gone must not pile up; one that was ahead keeps its place until time caught up.
+  if (clients_.size() > 1024) {
+    std::erase_if(clients_, [&](const auto& entry) { return entry.second.idle() && entry.second.served <= virtual_time_; });
+  }
+  return item;
+}
+
+bool AdmissionQueue::Remove(const std::string& id) {
+  for (auto& [name, client] : clients_) {
+    for (auto& queue : client.queues) {
+      const auto it = std::find_if(queue.begin(), queue.end(), [&](const Item& item) { return item.id == id; });
+      if (it == queue.end()) continue;
+      queue.erase(it);
+      --size_;
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> AdmissionQueue::RemoveAll() {
+  std::vector<std::string> ids;
+  for (auto& [name, client] : clients_) {
+    for (auto& queue : client.queues) {
+      for (Item& item : queue) ids.push_back(std::move(item.id));
+      queue.clear();
+    }
+  }
+  size_ = 0;
+  return ids;
+}
+
+}  // namespace rumbo

@@ -1,0 +1,542 @@
+// Models, plans, the machine, and the daemon as a whole.
+#include "daemon/core/core_impl.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace rumbo {
+namespace {
+
+// Bytes of system memory that are never given out: room for the OS and for what nobody foresaw.
+Bytes SystemReserve() { return 256 * kMiB; }
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t next = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = std::exchange(row[j], next);
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+const char* Word(InstanceState state) {
+  switch (state) {
+    case InstanceState::kStarting: return "starting";
+    case InstanceState::kLoading: return "loading";
+    case InstanceState::kReady: return "ready";
+    case InstanceState::kDraining: return "draining";
+    case InstanceState::kStopped: return "stopped";
+    case InstanceState::kFailed: return "failed";
+  }
+  RUMBO_CHECK(false);
+}
+
+std::string NewRequestId() {
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  static std::atomic<uint32_t> count{0};
+  char text[40];
+  std::snprintf(text, sizeof text, "req-%08x%08x", count.fetch_add(1), static_cast<uint32_t>(random()));
+  return text;
+}
+
+std::unique_ptr<Core> Core::Create(CoreOptions options, Parts parts) {
+  return std::make_unique<CoreImpl>(std::move(options), std::move(parts));
+}
+
+CoreImpl::CoreImpl(CoreOptions options, Parts parts)
+    : options_(std::move(options)), parts_(std::move(parts)), ledger_(SystemReserve()) {}
+
+CoreImpl::~CoreImpl() {
+  // State lives on the executor; it ends there. With a manual executor this thread is the executor.
+  if (parts_.executor->IsCurrent()) {
+    alive_.reset();
+    instances_.clear();
+    return;
+  }
+  std::atomic<bool> done{false};
+  parts_.executor->Post([this, &done] {
+    alive_.reset();
+    for (auto& [id, instance] : instances_) {
+      FailWaiting(*instance, Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down"));
+    }
+    instances_.clear();
+    done = true;
+    done.notify_one();
+  });
+  done.wait(false);
+}
+
+void CoreImpl::Post(std::function<void()> task) {
+  parts_.executor->Post([alive = std::weak_ptr<int>(alive_), task = std::move(task)] {
+    if (alive.lock()) task();
+  });
+}
+
+void CoreImpl::PostAfter(std::chrono::milliseconds delay, std::function<void()> task) {
+  parts_.executor->PostAfter(delay, [alive = std::weak_ptr<int>(alive_), task = std::move(task)] {
+    if (alive.lock()) task();
+  });
+}
+
+void CoreImpl::Start() {
+  Post([this] {
+    parts_.store->List([this](absl::StatusOr<std::vector<StoredModel>> models) {
+      Post([this, models = std::move(models)]() mutable {
+        models_loaded_ = true;
+        models_status_ = models.status();
+        if (models.ok()) {
+          for (StoredModel& model : *models) models_[model.name] = std::move(model);
+        } else {
+          spdlog::error("the model index cannot be read: {}", MessageOf(models_status_));
+        }
+        auto waiters = std::move(models_waiters_);
+        models_waiters_.clear();
+        for (auto& waiter : waiters) waiter();
+        for (const auto& [name, model] : models_) {
+          if (!model.pinned) continue;
+          LoadSpec spec;
+          spec.model = name;
+          if (const auto instance = EnsureInstance(spec, false); !instance.ok()) {
+            spdlog::error("pinned model {}: {}", name, MessageOf(instance.status()));
+          }
+        }
+      });
+    });
+    StartProbe();
+  });
+}
+
+void CoreImpl::WhenModels(std::function<void()> task) {
+  if (models_loaded_) {
+    task();
+  } else {
+    models_waiters_.push_back(std::move(task));
+  }
+}
+
+// `task` runs later on the executor, never inside this call.
+void CoreImpl::WhenTopology(std::function<void(absl::Status)> task) {
+  if (topology_) {
+    Post([task = std::move(task)] { task(absl::OkStatus()); });
+    return;
+  }
+  topology_waiters_.push_back(std::move(task));
+  StartProbe();
+}
+
+void CoreImpl::StartProbe() {
+  if (probing_) return;
+  probing_ = true;
+  parts_.topology->Probe([this](absl::StatusOr<Topology> topology) {
+    Post([this, topology = std::move(topology)]() mutable {
+      probing_ = false;
+      if (topology.ok()) {
+        topology_ = std::move(*topology);
+        ledger_.SetTopology(*topology_);
+      } else {
+        spdlog::error("hardware probe: {}", MessageOf(topology.status()));
+      }
+      auto waiters = std::move(topology_waiters_);
+      topology_waiters_.clear();
+      for (auto& waiter : waiters) waiter(topology.status());
+    });
+  });
+}
+
+void CoreImpl::RefreshMemory() {
+  parts_.topology->RefreshMemory(*topology_);
+  ledger_.SetTopology(*topology_);
+  for (const auto& [id, instance] : instances_) {
+    if (!instance->info.pid) continue;
+    std::map<std::string, Bytes> taken;
+    for (const MemoryPool& pool : topology_->pools) {
+      if (const auto bytes = parts_.topology->ProcessBytes(*instance->info.pid, pool)) taken[pool.id] = *bytes;
+    }
+    ledger_.SetTaken(id, taken);
+  }
+}
+
+absl::StatusOr<const StoredModel*> CoreImpl::FindModel(const std::string& name) const {
+  if (!models_status_.ok()) return models_status_;
+  const auto it = models_.find(name);
+  if (it != models_.end()) return &it->second;
+  std::string next = "`rumbo models` lists the models; `rumbo import FILE --name NAME` adds one.";
+  size_t best = 3;
+  for (const auto& [known, model] : models_) {
+    const size_t distance = EditDistance(name.substr(0, 100), std::string_view(known).substr(0, 100));
+    if (distance >= best) continue;
+    best = distance;
+    next = "Did you mean " + known + "? " + "`rumbo models` lists the models.";
+  }
+  return Error(absl::StatusCode::kNotFound, Reason::kModelNotFound, "no model is called " + name.substr(0, 200), next);
+}
+
+// ---- Models ----
+
+void CoreImpl::ListModels(Callback<std::vector<StoredModel>> done) {
+  Post([this, done = std::move(done)] {
+    WhenModels([this, done] {
+      if (!models_status_.ok()) return done(models_status_);
+      std::vector<StoredModel> out;
+      for (const auto& [name, model] : models_) out.push_back(model);
+      done(std::move(out));
+    });
+  });
+}
+
+void CoreImpl::GetModel(std::string name, Callback<StoredModel> done) {
+  Post([this, name = std::move(name), done = std::move(done)] {
+    WhenModels([this, name, done] {
+      const auto model = FindModel(name);
+      if (model.ok()) {
+        done(**model);
+      } else {
+        done(model.status());
+      }
+    });
+  });
+}
+
+void CoreImpl::ImportModel(ImportSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
+                           std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) {
+  Post([this, spec = std::move(spec), cancelled, progress = std::move(progress), done = std::move(done)]() mutable {
+    parts_.store->Import(
+        std::move(spec), cancelled,
+        [this, progress](const StepProgress& step) { Post([progress, step] { progress(step); }); },
+        [this, done](absl::StatusOr<StoredModel> model) {
+          Post([this, done, model = std::move(model)]() mutable {
+            if (model.ok()) models_[model->name] = *model;
+            done(std::move(model));
+          });
+        });
+  });
+}
+
+void CoreImpl::DeleteModel(std::string name, Callback<Bytes> done) {
+  Post([this, name = std::move(name), done = std::move(done)] {
+    WhenModels([this, name, done] {
+      if (const auto model = FindModel(name); !model.ok()) return done(model.status());
+      for (const auto& [id, instance] : instances_) {
+        if (instance->info.model == name && !instance->stopping && instance->info.state != InstanceState::kFailed) {
+          return done(Error(absl::StatusCode::kFailedPrecondition, Reason::kInvalidArgument, name + " is loaded",
+                            "`rumbo unload " + name + "` first."));
+        }
+      }
+      models_.erase(name);
+      parts_.store->Delete(name, [this, done](absl::StatusOr<Bytes> freed) { Post([done, freed] { done(freed); }); });
+    });
+  });
+}
+
+void CoreImpl::PinModel(std::string name, bool pinned, Callback<bool> done) {
+  Post([this, name = std::move(name), pinned, done = std::move(done)] {
+    WhenModels([this, name, pinned, done] {
+      if (const auto model = FindModel(name); !model.ok()) return done(model.status());
+      parts_.store->SetPinned(name, pinned, [this, name, pinned, done](absl::StatusOr<bool> stored) {
+        Post([this, name, pinned, done, stored] {
+          if (stored.ok()) {
+            if (const auto it = models_.find(name); it != models_.end()) it->second.pinned = pinned;
+            for (auto& [id, instance] : instances_) {
+              if (instance->info.model != name) continue;
+              instance->info.pinned = pinned;
+              Notify(*instance);
+              if (!pinned && instance->idle()) ArmKeepAlive(*instance);
+            }
+          }
+          done(stored);
+        });
+      });
+    });
+  });
+}
+
+void CoreImpl::LoadModel(LoadSpec spec, std::function<void(const StepProgress&)> progress, Callback<LoadResult> done) {
+  Post([this, spec = std::move(spec), progress = std::move(progress), done = std::move(done)] {
+    WhenModels([this, spec, progress, done] {
+      if (draining_) {
+        return done(Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down"));
+      }
+      const absl::StatusOr<Instance*> ensured = EnsureInstance(spec, true);
+      if (!ensured.ok()) return done(ensured.status());
+      Instance& instance = **ensured;
+      if (spec.keep_alive_s) instance.keep_alive = std::chrono::seconds(*spec.keep_alive_s);
+      instance.last_used = Now();
+      const auto finish = [this, id = instance.info.id, done](absl::Status status) {
+        if (!status.ok()) return done(status);
+        const Instance* loaded = Find(id);
+        done(LoadResult{id, loaded->plan, loaded->measured});
+      };
+      if (instance.info.state == InstanceState::kReady) return finish(absl::OkStatus());
+      if (progress) instance.progress_watchers.push_back(progress);
+      instance.ready_waiters.push_back(finish);
+    });
+  });
+}
+
+void CoreImpl::UnloadModel(std::string name, std::optional<std::chrono::milliseconds> drain,
+                           Callback<std::vector<std::string>> done) {
+  Post([this, name = std::move(name), drain, done = std::move(done)] {
+    WhenModels([this, name, drain, done] {
+      std::vector<std::string> ids;
+      for (const auto& [id, instance] : instances_) {
+        if (id == name || instance->info.model == name) ids.push_back(id);
+      }
+      if (ids.empty()) {
+        if (models_.count(name) > 0) return done(ids);  // known and not loaded: nothing to do
+        return done(Error(absl::StatusCode::kNotFound, Reason::kInstanceNotFound, "nothing loaded is called " + name.substr(0, 200),
+                          "`rumbo ps` lists what is loaded."));
+      }
+      for (const std::string& id : ids) {
+        if (Instance* instance = Find(id)) {
+          StopInstance(*instance, "unloaded", absl::OkStatus(), drain.value_or(options_.drain));
+        }
+      }
+      done(ids);
+    });
+  });
+}
+
+void CoreImpl::WithEngine(LoadSpec spec, ClientIdentity, TimePoint deadline, Callback<ReadyEngine> done) {
+  Post([this, spec = std::move(spec), deadline, done = std::move(done)] {
+    WhenModels([this, spec, deadline, done] {
+      if (draining_) {
+        return done(Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down"));
+      }
+      const absl::StatusOr<Instance*> ensured = EnsureInstance(spec, false);
+      if (!ensured.ok()) return done(ensured.status());
+      const std::string id = (*ensured)->info.id;
+      const auto answered = std::make_shared<bool>(false);
+      const auto finish = [this, id, done, answered](absl::Status status) {
+        if (std::exchange(*answered, true)) return;
+        Instance* instance = Find(id);
+        if (status.ok() && (instance == nullptr || !instance->engine)) {
+          status = Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, "the model was unloaded meanwhile", "Try again.");
+        }
+        if (!status.ok()) return done(status);
+        ++instance->borrowed;
+        instance->last_used = Now();
+        // Gives the instance back when the last user lets go, on whatever thread.
+        std::shared_ptr<Engine> lent(instance->engine.get(),
+                                     [this, alive = std::weak_ptr<int>(alive_), keep = instance->engine, id](Engine*) {
+                                       if (!alive.lock()) return;
+                                       Post([this, id] {
+                                         Instance* back = Find(id);
+                                         if (back == nullptr) return;
+                                         --back->borrowed;
+                                         back->last_used = Now();
+                                         if (back->idle()) ArmKeepAlive(*back);
+                                       });
+                                     });
+        done(ReadyEngine{std::move(lent), PlacementOf(*instance, ""), instance->engine_info});
+      };
+      Instance& instance = **ensured;
+      if (instance.info.state == InstanceState::kReady && instance.engine) return finish(absl::OkStatus());
+      instance.ready_waiters.push_back(finish);
+      if (deadline != TimePoint::max()) {
+        PostAfter(std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Now()), std::chrono::milliseconds(0)), [finish] {
+          finish(Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded, "the deadline passed while the model loaded"));
+        });
+      }
+    });
+  });
+}
+
+// ---- Plans ----
+
+PlanRequest CoreImpl::MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants, const Workload& workload,
+                                      const Contract& contract, const PlanOverrides& overrides) const {
+  PlanRequest request;
+  request.model = model;
+  request.variants = std::move(variants);
+  request.workload = workload;
+  request.contract = contract;
+  request.overrides = overrides;
+  request.ledger = ledger_.Snapshot();
+  request.installed = parts_.engines;
+  return request;
+}
+
+void CoreImpl::PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Callback<Plan> done) {
+  if (!query.hardware.empty()) {
+    const auto profile = parts_.topology->Profile(query.hardware);
+    if (!profile.ok()) return done(profile.status());
+    Ledger ledger;
+    ledger.SetTopology(*profile);
+    PlanRequest request = MakePlanRequest(query.model, std::move(variants), query.workload, query.contract, query.overrides);
+    request.ledger = ledger.Snapshot();
+    request.assume_installed = true;
+    request.system = query.system;
+    return done(rumbo::MakePlan(request, *profile, *parts_.catalog, *parts_.calibration));
+  }
+  WhenTopology([this, query, variants = std::move(variants), done](absl::Status status) mutable {
+    if (!status.ok()) return done(status);
+    RefreshMemory();
+    PlanRequest request = MakePlanRequest(query.model, std::move(variants), query.workload, query.contract, query.overrides);
+    request.evictable = Evictable("");
+    request.system = query.system;
+    done(rumbo::MakePlan(request, *topology_, *parts_.catalog, *parts_.calibration));
+  });
+}
+
+void CoreImpl::MakePlan(PlanQuery query, Callback<Plan> done) {
+  Post([this, query = std::move(query), done = std::move(done)] {
+    WhenModels([this, query, done] {
+      if (query.overrides.engine == "fake") return PlanWith(query, {}, done);
+      const auto model = FindModel(query.model);
+      if (model.ok()) {
+        std::vector<PlanVariant> variants;
+        for (const StoredVariant& v : (*model)->variants) variants.push_back({v.id, v.descriptor, v.sha256});
+        return PlanWith(query, std::move(variants), done);
+      }
+      if (query.model.empty() || query.model.front() != '/') return done(model.status());
+      parts_.inspector->Inspect(query.model, [this, query, done](absl::StatusOr<ModelDescriptor> descriptor) {
+        Post([this, query, done, descriptor = std::move(descriptor)] {
+          if (!descriptor.ok()) return done(descriptor.status());
+          PlanWith(query, {PlanVariant{"default", *descriptor, ""}}, done);
+        });
+      });
+    });
+  });
+}
+
+void CoreImpl::Explain(std::string id, Callback<Explanation> done) {
+  Post([this, id = std::move(id), done = std::move(done)] {
+    std::string instance_id = id;
+    if (const auto it = request_instance_.find(id); it != request_instance_.end()) instance_id = it->second;
+    for (const auto& [request, instance] : history_) {
+      if (request == id) instance_id = instance;
+    }
+    for (const auto& [other, instance] : instances_) {
+      if (instance->info.model == id) instance_id = other;
+    }
+    const Instance* instance = Find(instance_id);
+    if (instance == nullptr) {
+      return done(Error(absl::StatusCode::kNotFound, Reason::kInstanceNotFound,
+                        "no loaded instance or recent request is called " + id.substr(0, 200), "`rumbo ps` lists instances."));
+    }
+    done(Explanation{instance_id, instance->info.model, instance->plan, instance->measured});
+  });
+}
+
+void CoreImpl::Advise(AdviceQuery query, Callback<std::vector<AdviceRow>> done) {
+  Post([this, query = std::move(query), done = std::move(done)] {
+    WhenModels([this, query, done] {
+      std::vector<AdviceRow> rows;
+      for (const std::string& name : query.models) {
+        const auto model = FindModel(name);
+        if (!model.ok()) return done(model.status());
+        std::vector<PlanVariant> variants;
+        for (const StoredVariant& v : (*model)->variants) variants.push_back({v.id, v.descriptor, v.sha256});
+        for (const std::string& profile_name : parts_.topology->ProfileNames()) {
+          const auto profile = parts_.topology->Profile(profile_name);
+          if (!profile.ok()) continue;
+          AdviceRow row;
+          row.hardware = profile_name;
+          row.title = profile->name;
+          row.model = name;
+          row.price = profile->price;
+          if (row.price && !query.currency.empty() && row.price->currency != query.currency) row.price.reset();
+          if (row.price && query.budget && row.price->amount > *query.budget) continue;
+          PlanQuery plan_query{name, query.workload, query.contract, {}, profile_name, query.system};
+          PlanWith(plan_query, variants, [&row](absl::StatusOr<Plan> plan) {
+            if (plan.ok()) row.plan = std::move(*plan);
+          });
+          Bytes memory = 0;
+          for (const MemoryPool& pool : profile->pools) {
+            if (pool.kind != PoolKind::kSystem) memory = SaturatingAdd(memory, pool.total_bytes.value_or(0));
+          }
+          if (row.price && memory > 0) row.price_per_gb = row.price->amount / (static_cast<double>(memory) / 1e9);
+          if (row.price && row.plan.chosen && row.plan.chosen->predicted.aggregate_tok_s) {
+            row.price_per_tok_s = row.price->amount / *row.plan.chosen->predicted.aggregate_tok_s;
+          }
+          rows.push_back(std::move(row));
+        }
+      }
+      done(std::move(rows));
+    });
+  });
+}
+
+// ---- Machine, instances, status ----
+
+void CoreImpl::GetTopology(std::string hardware, bool refresh, Callback<Topology> done) {
+  Post([this, hardware = std::move(hardware), refresh, done = std::move(done)] {
+    if (!hardware.empty()) return done(parts_.topology->Profile(hardware));
+    const auto answer = [this, done](absl::Status status) {
+      if (!topology_) return done(status.ok() ? Internal("no topology") : status);
+      RefreshMemory();
+      done(*topology_);
+    };
+    if (!refresh) return WhenTopology(answer);
+    topology_waiters_.push_back(answer);
+    StartProbe();
+  });
+}
+
+void CoreImpl::ListInstances(Callback<std::vector<InstanceInfo>> done) {
+  Post([this, done = std::move(done)] {
+    std::vector<InstanceInfo> out;
+    for (const auto& [id, instance] : instances_) {
+      InstanceInfo info = instance->info;
+      info.queue = instance->queue.size();
+      info.running = instance->running.size();
+      out.push_back(std::move(info));
+    }
+    done(std::move(out));
+  });
+}
+
+std::shared_ptr<void> CoreImpl::WatchInstances(std::function<void(const InstanceInfo&, bool)> on_change) {
+  const auto number = std::make_shared<uint64_t>(0);
+  Post([this, number, on_change = std::move(on_change)] {
+    *number = next_watcher_++;
+    watchers_[*number] = on_change;
+    for (const auto& [id, instance] : instances_) on_change(instance->info, true);
+  });
+  return std::shared_ptr<void>(number.get(), [this, alive = std::weak_ptr<int>(alive_), number](void*) {
+    if (alive.lock()) Post([this, number] { watchers_.erase(*number); });
+  });
+}
+
+void CoreImpl::GetStatus(Callback<CoreStatus> done) {
+  Post([this, done = std::move(done)] {
+    CoreStatus status;
+    status.draining = draining_;
+    status.instances = instances_.size();
+    status.queued_requests = queued_;
+    status.running_requests = request_instance_.size() - queued_;
+    status.finished_requests = finished_requests_;
+    status.generated_tokens = generated_tokens_;
+    status.prompt_tokens = prompt_tokens_;
+    status.engines = parts_.engines;
+    done(std::move(status));
+  });
+}
+
+void CoreImpl::Drain(std::chrono::milliseconds limit, std::function<void()> done) {
+  Post([this, limit, done = std::move(done)] {
+    draining_ = true;
+    const auto once = std::make_shared<bool>(false);
+    const auto finish = [done, once] {
+      if (!std::exchange(*once, true)) done();
+    };
+    drain_waiters_.push_back(finish);
+    PostAfter(limit, finish);
+    CheckDrained();
+  });
+}
+
+}  // namespace rumbo

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "daemon/core/active_request.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/core.h"
+#include "daemon/core/ledger.h"
+
+namespace rumbo {
+
+// One place in memory for one model: from the wish to load it to the end of its process. A crashed instance keeps its id and
+// starts again when somebody needs it. The core's executor only.
+struct Instance {
+  InstanceInfo info;
+  LoadSpec spec;
+  Plan plan;
+  Measured measured;
+  EngineInfo engine_info;
+
+  uint64_t launch = 0;              // numbers launches: callbacks of an earlier one are stale
+  std::unique_ptr<LaunchedEngine> process;
+  std::shared_ptr<Engine> engine;   // null unless ready
+  bool suspect = false;             // an attempt died; its process must be about to end: nothing is dispatched
+  bool stopping = false;            // asked to end
+  absl::Status stop_status;         // what its queued requests hear; OK: stopped by a wish
+  absl::Status kill_reason;         // set where we ended it for a fault
+
+  AdmissionQueue queue;
+  std::map<std::string, std::shared_ptr<ActiveRequest>> waiting;
+  std::map<std::string, std::shared_ptr<ActiveRequest>> running;
+  int borrowed = 0;                 // users through WithEngine
+  std::vector<std::function<void(absl::Status)>> ready_waiters;
+  std::vector<std::function<void(const StepProgress&)>> progress_watchers;
+
+  std::set<std::string> waits_for;  // instances that must end before this one is placed
+  int placements = 0;               // attempts to place since it was last ready
+  int failures = 0;                 // in a row, without a token between
+  TimePoint blocked_until{};        // crash loop
+  TimePoint last_used{};
+  TimePoint load_started{};
+  std::chrono::seconds keep_alive{0};
+  bool keep_alive_armed = false;
+  bool hang_watch_armed = false;
+  std::string replaces;             // id of an instance of the same model that this one takes the place of
+
+  bool idle() const { return running.empty() && queue.empty() && borrowed == 0 && ready_waiters.empty(); }
+  bool loading() const { return info.state == InstanceState::kStarting || info.state == InstanceState::kLoading; }
+};
+
+// The Core. Split by reason to change: core_impl.cpp (models, plans, the machine), core_requests.cpp (requests, admission,
+// dispatch), core_instances.cpp (placing, loading, evicting, ending instances).
+class CoreImpl final : public Core {
+ public:
+  CoreImpl(CoreOptions options, Parts parts);
+  ~CoreImpl() override;
+
+  void Start() override;
+  std::unique_ptr<GenerateCall> Generate(InferenceRequest request, std::shared_ptr<AnswerSink> sink) override;
+  void WithEngine(LoadSpec spec, ClientIdentity client, TimePoint deadline, Callback<ReadyEngine> done) override;
+  void ListModels(Callback<std::vector<StoredModel>> done) override;
+  void GetModel(std::string name, Callback<StoredModel> done) override;
+  void ImportModel(ImportSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
+                   std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) override;
+  void DeleteModel(std::string name, Callback<Bytes> done) override;
+  void PinModel(std::string name, bool pinned, Callback<bool> done) override;
+  void LoadModel(LoadSpec spec, std::function<void(const StepProgress&)> progress, Callback<LoadResult> done) override;
+  void UnloadModel(std::string name, std::optional<std::chrono::milliseconds> drain,
+                   Callback<std::vector<std::string>> done) override;
+  void MakePlan(PlanQuery query, Callback<Plan> done) override;
+  void Explain(std::string id, Callback<Explanation> done) override;
+  void Advise(AdviceQuery query, Callback<std::vector<AdviceRow>> done) override;
+  void GetTopology(std::string hardware, bool refresh, Callback<Topology> done) override;
+  void ListInstances(Callback<std::vector<InstanceInfo>> done) override;
+  std::shared_ptr<void> WatchInstances(std::function<void(const InstanceInfo&, bool)> on_change) override;
+  void GetStatus(Callback<CoreStatus> done) override;
+  void Drain(std::chrono::milliseconds limit, std::function<void()> done) override;
+
+ private:
+  class RequestCall;
+
+  // Runs `task` on the executor unless this is gone by then.
+  void Post(std::function<void()> task);
+  void PostAfter(std::chrono::milliseconds delay, std::function<void()> task);
+  TimePoint Now() const { return parts_.executor->clock().Now(); }
+
+  // core_impl.cpp
+  void WhenModels(std::function<void()> task);
+  void WhenTopology(std::function<void(absl::Status)> task);
+  void StartProbe();
+  void RefreshMemory();
+  absl::StatusOr<const StoredModel*> FindModel(const std::string& name) const;
+  PlanRequest MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants, const Workload& workload,
+                              const Contract& contract, const PlanOverrides& overrides) const;
+  void PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Callback<Plan> done);
+
+  // core_requests.cpp
+  void Submit(std::shared_ptr<ActiveRequest> request);
+  void Enqueue(Instance& instance, std::shared_ptr<ActiveRequest> request);
+  void Dispatch(Instance& instance);
+  void OnAttemptEnd(const std::string& instance_id, std::shared_ptr<ActiveRequest> request, const absl::Status& status,
+                    bool replayable);
+  void CancelWaiting(const std::string& request_id);
+  void FailWaiting(Instance& instance, const absl::Status& status);
+  Placement PlacementOf(const Instance& instance, const std::string& request_id) const;
+  void CheckDrained();
+
+  // core_instances.cpp
+  absl::StatusOr<Instance*> EnsureInstance(const LoadSpec& spec, bool replace_different);
+  bool Serves(const Instance& instance, const LoadSpec& spec) const;
+  void Place(const std::string& instance_id);
+  void Launch(Instance& instance);
+  void OnReady(const std::string& id, uint64_t launch, std::shared_ptr<Engine> engine, EngineInfo info);
+  void OnExit(const std::string& id, uint64_t launch, absl::Status status);
+  void FailLoad(Instance& instance, const absl::Status& status);
+  void Restart(Instance& instance);
+  void StopInstance(Instance& instance, std::string why, absl::Status queued_hear, std::chrono::milliseconds grace);
+  void EndForFault(Instance& instance, absl::Status why);
+  void Remove(const std::string& id);
+  void SetState(Instance& instance, InstanceState state, std::string reason);
+  void Notify(const Instance& instance);
+  void ArmKeepAlive(Instance& instance);
+  void ArmHangWatch(Instance& instance);
+  std::vector<EvictionCandidate> Evictable(const std::string& besides) const;
+  Reservation ReservationOf(const Candidate& candidate) const;
+  std::vector<MemoryItem> MapPools(const Instance& instance, std::vector<MemoryItem> items) const;
+  Instance* Find(const std::string& id);
+
+  const CoreOptions options_;
+  const Parts parts_;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // its weak pointers tell posted tasks whether this lives
+
+  // All below: the executor.
+  bool models_loaded_ = false;
+  absl::Status models_status_;
+  std::vector<std::function<void()>> models_waiters_;
+  std::map<std::string, StoredModel> models_;
+
+  bool probing_ = false;
+  std::optional<Topology> topology_;
+  std::vector<std::function<void(absl::Status)>> topology_waiters_;
+  Ledger ledger_;
+
+  uint64_t next_instance_ = 1;
+  std::map<std::string, std::unique_ptr<Instance>> instances_;
+  std::unordered_map<std::string, std::string> request_instance_;  // waiting and running requests
+  std::deque<std::pair<std::string, std::string>> history_;        // ended requests -> instance, bounded
+
+  std::map<uint64_t, std::function<void(const InstanceInfo&, bool)>> watchers_;
+  uint64_t next_watcher_ = 1;
+
+  bool draining_ = false;
+  std::vector<std::function<void()>> drain_waiters_;
+  uint32_t queued_ = 0;
+  uint64_t finished_requests_ = 0;
+  uint64_t generated_tokens_ = 0;
+  uint64_t prompt_tokens_ = 0;
+};
+
+// A plan without a choice, as the error that a load reports.
+absl::Status RefusalStatus(const Plan& plan);
+
+}  // namespace rumbo
