@@ -8,13 +8,21 @@
 namespace rumbo {
 namespace {
 
-MemoryPool SystemPool(const HostFacts& host, std::vector<Finding>& findings) {
+MemoryPool SystemPool(const Facts& facts, std::vector<Finding>& findings) {
+  const HostFacts& host = facts.host;
   MemoryPool pool;
   pool.id = "pool-system";
   pool.kind = PoolKind::kSystem;
   pool.total_bytes = host.memory.total;
   pool.free_bytes = host.memory.available;
   pool.source = "meminfo MemTotal";
+  if (!pool.total_bytes) {
+    pool.total_bytes = facts.kfd.system_bytes;
+    pool.source = pool.total_bytes ? "KFD mem_banks of the CPU nodes (no meminfo)" : "nothing readable says";
+    const Severity severity = facts.live ? Severity::kBroken : Severity::kInfo;
+    findings.push_back({severity, "host.no_meminfo", "", "/proc/meminfo could not be read.",
+                        facts.live ? "Mount /proc in this container." : ""});
+  }
   if (!host.memory.available_source.empty()) pool.source += ", " + host.memory.available_source;
   const CgroupFacts& cgroup = host.cgroup;
   if (cgroup.memory_limit) {
@@ -31,10 +39,6 @@ MemoryPool SystemPool(const HostFacts& host, std::vector<Finding>& findings) {
     findings.push_back({Severity::kWarning, "host.cgroup_memory_unreadable", "",
                         "A cgroup memory limit exists but could not be read, so free memory may be overstated.",
                         "Make the memory files under /sys/fs/cgroup readable for this user."});
-  }
-  if (!pool.total_bytes) {
-    findings.push_back({Severity::kBroken, "host.no_meminfo", "", "/proc/meminfo could not be read.",
-                        "Mount /proc in this container."});
   }
   return pool;
 }
@@ -85,7 +89,7 @@ std::optional<int> ThreadsAllowed(const HostFacts& host, std::string& source) {
 
 void AddHost(const Facts& facts, Topology& topology) {
   const HostFacts& host = facts.host;
-  topology.pools.push_back(SystemPool(host, topology.findings));
+  topology.pools.push_back(SystemPool(facts, topology.findings));
 
   Device cpu;
   cpu.id = "cpu0";
