@@ -1,0 +1,242 @@
+#include "daemon/core/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/status.h"
+#include "daemon/core/calibration.h"
+#include "daemon/core/planner_candidate.h"
+#include "daemon/core/planner_options.h"
+#include "engines/api/catalog.h"
+
+namespace rumbo {
+namespace {
+
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value >= 100 ? "%.0f" : "%.1f", value);
+  return text;
+}
+
+struct Tried {
+  const PlanOption* option;
+  Attempt attempt;
+};
+
+// Which of the options breaks the contract, and how; "" where none does.
+std::string ContractBroken(const Contract& contract, const Attempt& a) {
+  const Candidate& c = a.candidate;
+  if (contract.min_context && c.settings.context_per_session.value_or(0) < *contract.min_context) {
+    return "only " + std::to_string(c.settings.context_per_session.value_or(0)) + " tokens of context per session, " +
+           std::to_string(*contract.min_context) + " are asked for";
+  }
+  if (!contract.min_tokens_per_s) return "";
+  if (!c.predicted.decode_tok_s) return "its speed is unknown, and a minimum is asked for";
+  if (*c.predicted.decode_tok_s < *contract.min_tokens_per_s) {
+    return "about " + Number(*c.predicted.decode_tok_s) + " tokens/s per session, " +
+           Number(*contract.min_tokens_per_s) + " are asked for";
+  }
+  return "";
+}
+
+class Planning {
+ public:
+  Planning(const PlanInputs& in, Plan& plan) : in_(in), plan_(plan) {}
+
+  void Run() {
+    PlanOptions options = EnumerateOptions(in_.request, in_.topology, in_.catalog);
+    plan_.rejected = std::move(options.rejected);
+    std::vector<Tried> fitting, short_of_room;
+    for (const PlanOption& option : options.options) {
+      Tried tried{&option, TryOption(in_, option)};
+      Sort(std::move(tried), fitting, short_of_room);
+    }
+    std::stable_sort(fitting.begin(), fitting.end(), [](const Tried& a, const Tried& b) {
+      if (a.attempt.score != b.attempt.score) return a.attempt.score < b.attempt.score;
+      return a.attempt.evictions.size() < b.attempt.evictions.size();
+    });
+    if (fitting.empty() && in_.request.overrides.force && !short_of_room.empty()) Force(short_of_room, fitting);
+    if (!fitting.empty()) {
+      Choose(fitting);
+    } else {
+      Refuse(options.options, short_of_room);
+    }
+  }
+
+ private:
+  void Sort(Tried tried, std::vector<Tried>& fitting, std::vector<Tried>& short_of_room) {
+    const Attempt& a = tried.attempt;
+    if (!a.why_not.empty()) {
+      plan_.rejected.push_back(Reject(*tried.option, a.reason_code, a.why_not));
+      return;
+    }
+    if (a.shortage) {
+      Rejected r = Reject(*tried.option, Reason::kDoesNotFit, "lacks " + FormatBytes(a.shortage->missing) + " of " +
+                                                                  a.shortage->pool);
+      r.predicted = a.candidate.predicted;
+      r.memory = a.candidate.memory;
+      plan_.rejected.push_back(std::move(r));
+      short_of_room.push_back(std::move(tried));
+      return;
+    }
+    const std::string broken = ContractBroken(in_.request.contract, a);
+    if (!broken.empty()) {
+      Rejected r = Reject(*tried.option, Reason::kContractUnsatisfiable, broken);
+      r.predicted = a.candidate.predicted;
+      r.memory = a.candidate.memory;
+      plan_.rejected.push_back(std::move(r));
+      return;
+    }
+    fitting.push_back(std::move(tried));
+  }
+
+  void Force(std::vector<Tried>& short_of_room, std::vector<Tried>& fitting) {
+    const auto least = std::min_element(short_of_room.begin(), short_of_room.end(), [](const Tried& a, const Tried& b) {
+      return a.attempt.shortage->missing < b.attempt.shortage->missing;
+    });
+    least->attempt.candidate.reasons.insert(
+        least->attempt.candidate.reasons.begin(),
+        "forced: it lacks " + FormatBytes(least->attempt.shortage->missing) + " of " + least->attempt.shortage->pool);
+    fitting.push_back(*least);
+    plan_.forced = true;
+  }
+
+  void Choose(std::vector<Tried>& fitting) {
+    Attempt& best = fitting.front().attempt;
+    plan_.workload = best.workload;
+    plan_.evictions = best.evictions;
+    std::vector<std::string> reasons = {Headline(fitting)};
+    for (const std::string& note : fitting.front().option->notes) reasons.push_back(note);
+    for (const std::string& reason : best.candidate.reasons) reasons.push_back(reason);
+    if (!plan_.evictions.empty()) {
+      reasons.push_back("stops " + std::to_string(plan_.evictions.size()) + " idle instance(s) for room");
+    }
+    best.candidate.reasons = std::move(reasons);
+    for (size_t i = 1; i < fitting.size(); ++i) Beaten(fitting[i], best);
+    plan_.chosen = std::move(best.candidate);
+  }
+
+  std::string Headline(const std::vector<Tried>& fitting) const {
+    const Candidate& c = fitting.front().attempt.candidate;
+    if (!in_.request.overrides.engine.empty() || !in_.request.overrides.device.empty()) return "as asked for";
+    if (fitting.size() == 1) return "the only choice that fits";
+    const std::string& objective = in_.workload.objective;
+    if (objective == "memory") return "takes the least memory";
+    if (objective == "energy") return c.predicted.energy_j_per_tok ? "takes the least energy" : "energy is unknown";
+    if (!c.predicted.decode_tok_s) return "first in the catalog; no speed is known";
+    if (objective == "throughput") return "most tokens/s in all: about " + Number(*c.predicted.aggregate_tok_s);
+    return "shortest answer: about " + Number(*c.predicted.ttft_ms) + " ms to the first token, then " +
+           Number(*c.predicted.decode_tok_s) + " tokens/s";
+  }
+
+  void Beaten(const Tried& tried, const Attempt& best) {
+    std::string why = "loses by the objective (" + in_.workload.objective + ")";
+    const auto& mine = tried.attempt.candidate.predicted;
+    if (!mine.decode_tok_s) {
+      why = "its speed is unknown";
+    } else if (best.candidate.predicted.decode_tok_s) {
+      why = "about " + Number(*mine.decode_tok_s) + " tokens/s per session against " +
+            Number(*best.candidate.predicted.decode_tok_s);
+    }
+    Rejected r = Reject(*tried.option, Reason::kSlowerThanChosen, why);
+    r.predicted = mine;
+    r.memory = tried.attempt.candidate.memory;
+    plan_.rejected.push_back(std::move(r));
+  }
+
+  void Refuse(const std::vector<PlanOption>& options, const std::vector<Tried>& short_of_room) {
+    Refusal refusal;
+    if (!short_of_room.empty()) {
+      const auto least = std::min_element(short_of_room.begin(), short_of_room.end(),
+                                          [](const Tried& a, const Tried& b) {
+        return a.attempt.shortage->missing < b.attempt.shortage->missing;
+      });
+      refusal.reason_code = Reason::kDoesNotFit;
+      refusal.pool = least->attempt.shortage->pool;
+      refusal.missing_bytes = least->attempt.shortage->missing;
+      refusal.nearest = Nearest(options);
+      refusal.reason = "no placement fits" + std::string(in_.request.evictable.empty() ? "" : ", even with every idle model stopped") +
+                       ": " + FormatBytes(*refusal.missing_bytes) + " of " + refusal.pool + " are missing";
+      refusal.next_step = refusal.nearest
+          ? "Ask for " + std::to_string(*refusal.nearest->sessions) + " session(s) and a context of " +
+                std::to_string(*refusal.nearest->context) + " tokens, or free memory."
+          : "Use a smaller variant of the model, or a machine with more memory.";
+    } else {
+      Otherwise(refusal);
+    }
+    plan_.refusal = std::move(refusal);
+  }
+
+  // Nothing came as far as memory: the most telling of the rejections.
+  void Otherwise(Refusal& refusal) const {
+    const Reason order[] = {Reason::kContractUnsatisfiable, Reason::kDeviceNotUsable, Reason::kBackendUnavailable,
+                            Reason::kUnverified, Reason::kCapabilityMissing, Reason::kFormatUnsupported,
+                            Reason::kEngineNotInstalled, Reason::kSystemUnsupported};
+    refusal.reason_code = Reason::kContractUnsatisfiable;
+    refusal.reason = "no engine can run this model here";
+    refusal.next_step = "See the rejected candidates; install an engine, or relax the contract.";
+    for (const Reason code : order) {
+      for (const Rejected& r : plan_.rejected) {
+        if (r.reason_code != code) continue;
+        refusal.reason_code = code;
+        refusal.reason = r.reason;
+        return;
+      }
+    }
+  }
+
+  // The largest context that fits somewhere, with the sessions asked for or else one.
+  std::optional<Workload> Nearest(const std::vector<PlanOption>& options) const {
+    for (const uint32_t sessions : {*in_.workload.sessions, 1u}) {
+      std::optional<Workload> best;
+      for (const PlanOption& option : options) {
+        const uint32_t context = LargestContext(option, sessions);
+        if (context == 0 || (best && *best->context >= context)) continue;
+        best = in_.workload;
+        best->context = context;
+        best->sessions = sessions;
+      }
+      if (best) return best;
+    }
+    return std::nullopt;
+  }
+
+  uint32_t LargestContext(const PlanOption& option, uint32_t sessions) const {
+    constexpr uint32_t kStep = 256;
+    const auto fits = [&](uint32_t each) {
+      const Attempt a = TryOptionAt(in_, option, each * sessions, sessions);
+      return a.why_not.empty() && !a.shortage;
+    };
+    uint32_t low = 0, high = *in_.workload.context / sessions / kStep;
+    while (low < high) {
+      const uint32_t middle = low + (high - low + 1) / 2;
+      if (fits(middle * kStep)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low * kStep * sessions;
+  }
+
+  const PlanInputs& in_;
+  Plan& plan_;
+};
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const Topology& topology, const EngineCatalog& catalog,
+                              const Calibration& calibration) {
+  RUMBO_ASSIGN_OR_RETURN(const Workload workload, CompleteWorkload(request, topology, catalog));
+  Plan plan;
+  plan.model = request.model;
+  plan.hardware = topology.source;
+  plan.ledger_generation = request.ledger.generation;
+  plan.workload = workload;
+  const PlanInputs inputs{request, topology, catalog, calibration, workload};
+  Planning(inputs, plan).Run();
+  return plan;
+}
+
+}  // namespace rumbo
