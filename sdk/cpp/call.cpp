@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/os/local_socket.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -91,6 +92,12 @@ Client::Channel::Channel(std::string socket_path, std::string app_name)
       instance(v1::InstanceService::NewStub(channel)),
       inference(v1::InferenceService::NewStub(channel)),
       admin(v1::AdminService::NewStub(channel)) {}
+
+void Client::Channel::AwaitReturn() const {
+  if (channel->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE || !ProbeLocalSocket(socket, false).ok()) return;
+  grpc::experimental::ChannelResetConnectionBackoff(channel.get());
+  channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(2));
+}
 
 Error FromStatus(const grpc::Status& status) {
   Error error;

@@ -24,6 +24,10 @@ class Client::Channel {
  public:
   Channel(std::string socket, std::string app);
 
+  // Before a call: gives a connection that failed before, to a daemon that listens again, the time to come
+  // back (two seconds at most). Does nothing otherwise.
+  void AwaitReturn() const;
+
   const std::string socket;
   const std::string app;
   const std::shared_ptr<grpc::Channel> channel;
@@ -65,13 +69,14 @@ class CallScope {
   int retries_ = 0;
 };
 
-// Makes one call with one answer. `method` is the stub's.
+// Makes one call with one answer. `stub` is the channel's, `method` the stub's.
 template <class Stub, class Request, class Response>
 Result<std::shared_ptr<Response>> Unary(
-    const std::unique_ptr<Stub>& stub,
+    const Client::Channel& channel, const std::unique_ptr<Stub>& stub,
     grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
     const CallOptions& options, std::optional<std::chrono::milliseconds> default_timeout = kUnaryTimeout) {
   CallScope scope(options, default_timeout);
+  channel.AwaitReturn();
   for (;;) {
     auto response = std::make_shared<Response>();
     CallScope::Attempt attempt(scope);

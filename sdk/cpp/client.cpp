@@ -17,14 +17,14 @@ Result<Topology> Client::Devices(const std::string& hardware, bool refresh, cons
   v1::ListDevicesRequest request;
   request.set_hardware(hardware);
   request.set_refresh(refresh);
-  auto answer = Unary(channel_->device, &v1::DeviceService::Stub::ListDevices, request, options);
+  auto answer = Unary(*channel_, channel_->device, &v1::DeviceService::Stub::ListDevices, request, options);
   if (!answer) return answer.error();
   return From((*answer)->topology());
 }
 
 Result<InstanceList> Client::Instances(const CallOptions& options) const {
   auto answer =
-      Unary(channel_->instance, &v1::InstanceService::Stub::ListInstances, v1::ListInstancesRequest(), options);
+      Unary(*channel_, channel_->instance, &v1::InstanceService::Stub::ListInstances, v1::ListInstancesRequest(), options);
   if (!answer) return answer.error();
   InstanceList out;
   for (const auto& instance : (*answer)->instances()) out.instances.push_back(From(instance));
@@ -33,7 +33,7 @@ Result<InstanceList> Client::Instances(const CallOptions& options) const {
 }
 
 Result<DaemonStatus> Client::Status(const CallOptions& options) const {
-  auto answer = Unary(channel_->admin, &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), options);
+  auto answer = Unary(*channel_, channel_->admin, &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), options);
   if (!answer) return answer.error();
   DaemonStatus out = From(**answer);
   out.wire = WireOf(*answer);
@@ -41,7 +41,7 @@ Result<DaemonStatus> Client::Status(const CallOptions& options) const {
 }
 
 Result<DoctorReport> Client::Doctor(const CallOptions& options) const {
-  auto answer = Unary(channel_->admin, &v1::AdminService::Stub::Doctor, v1::DoctorRequest(), options);
+  auto answer = Unary(*channel_, channel_->admin, &v1::AdminService::Stub::Doctor, v1::DoctorRequest(), options);
   if (!answer) return answer.error();
   DoctorReport out;
   for (const auto& finding : (*answer)->findings()) out.findings.push_back(From(finding));
@@ -52,13 +52,13 @@ Result<DoctorReport> Client::Doctor(const CallOptions& options) const {
 Result<Done> Client::Drain(std::chrono::milliseconds limit, const CallOptions& options) const {
   v1::DrainRequest request;
   request.set_limit_ms(static_cast<uint32_t>(limit.count()));
-  auto answer = Unary(channel_->admin, &v1::AdminService::Stub::Drain, request, options);
+  auto answer = Unary(*channel_, channel_->admin, &v1::AdminService::Stub::Drain, request, options);
   if (!answer) return answer.error();
   return Done{};
 }
 
 Result<ModelList> Client::Models(const CallOptions& options) const {
-  auto answer = Unary(channel_->model, &v1::ModelService::Stub::ListModels, v1::ListModelsRequest(), options);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::ListModels, v1::ListModelsRequest(), options);
   if (!answer) return answer.error();
   ModelList out;
   for (const auto& model : (*answer)->models()) out.models.push_back(From(model));
@@ -69,7 +69,7 @@ Result<ModelList> Client::Models(const CallOptions& options) const {
 Result<ModelDetails> Client::GetModel(const std::string& name, const CallOptions& options) const {
   v1::GetModelRequest request;
   request.set_name(name);
-  auto answer = Unary(channel_->model, &v1::ModelService::Stub::GetModel, request, options);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::GetModel, request, options);
   if (!answer) return answer.error();
   const auto& in = **answer;
   return ModelDetails{From(in.model()), in.descriptor_json(), {in.metadata().begin(), in.metadata().end()},
@@ -79,7 +79,7 @@ Result<ModelDetails> Client::GetModel(const std::string& name, const CallOptions
 Result<CheckReport> Client::CheckModel(const std::string& name, const CallOptions& options) const {
   v1::CheckModelRequest request;
   request.set_name(name);
-  auto answer = Unary(channel_->model, &v1::ModelService::Stub::CheckModel, request, options);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::CheckModel, request, options);
   if (!answer) return answer.error();
   CheckReport out;
   for (const auto& result : (*answer)->results()) out.results.push_back(From(result));
@@ -90,7 +90,7 @@ Result<CheckReport> Client::CheckModel(const std::string& name, const CallOption
 Result<uint64_t> Client::DeleteModel(const std::string& name, const CallOptions& options) const {
   v1::DeleteModelRequest request;
   request.set_name(name);
-  auto answer = Unary(channel_->model, &v1::ModelService::Stub::DeleteModel, request, options);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::DeleteModel, request, options);
   if (!answer) return answer.error();
   return (*answer)->freed_bytes();
 }
@@ -99,7 +99,7 @@ Result<Done> Client::Pin(const std::string& name, bool pinned, const CallOptions
   v1::PinModelRequest request;
   request.set_name(name);
   request.set_pinned(pinned);
-  auto answer = Unary(channel_->model, &v1::ModelService::Stub::PinModel, request, options);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::PinModel, request, options);
   if (!answer) return answer.error();
   return Done{};
 }
@@ -107,7 +107,7 @@ Result<Done> Client::Pin(const std::string& name, bool pinned, const CallOptions
 Result<Plan> Client::MakePlan(const PlanRequest& request, const CallOptions& options) const {
   v1::MakePlanRequest wire;
   To(request, &wire);
-  auto answer = Unary(channel_->plan, &v1::PlanService::Stub::MakePlan, wire, options);
+  auto answer = Unary(*channel_, channel_->plan, &v1::PlanService::Stub::MakePlan, wire, options);
   if (!answer) return answer.error();
   return From((*answer)->plan());
 }
@@ -115,7 +115,7 @@ Result<Plan> Client::MakePlan(const PlanRequest& request, const CallOptions& opt
 Result<Explanation> Client::Explain(const std::string& id, const CallOptions& options) const {
   v1::ExplainRequest request;
   request.set_id(id);
-  auto answer = Unary(channel_->plan, &v1::PlanService::Stub::Explain, request, options);
+  auto answer = Unary(*channel_, channel_->plan, &v1::PlanService::Stub::Explain, request, options);
   if (!answer) return answer.error();
   const auto& in = **answer;
   Explanation out{From(in.plan()), std::nullopt, in.instance_id(), in.model(), WireOf(*answer)};
@@ -131,7 +131,7 @@ Result<AdviceTable> Client::Advise(const AdviseRequest& in, const CallOptions& o
   request.set_currency(in.currency);
   if (in.budget) request.set_budget(*in.budget);
   request.set_system(in.system);
-  auto answer = Unary(channel_->plan, &v1::PlanService::Stub::Advise, request, options);
+  auto answer = Unary(*channel_, channel_->plan, &v1::PlanService::Stub::Advise, request, options);
   if (!answer) return answer.error();
   AdviceTable out;
   for (const auto& row : (*answer)->rows()) out.rows.push_back(From(row));
@@ -142,7 +142,7 @@ Result<AdviceTable> Client::Advise(const AdviseRequest& in, const CallOptions& o
 Result<std::vector<std::string>> Client::Unload(const std::string& name, const CallOptions& options) const {
   v1::UnloadModelRequest request;
   request.set_name(name);
-  auto answer = Unary(channel_->model, &v1::ModelService::Stub::UnloadModel, request, options);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::UnloadModel, request, options);
   if (!answer) return answer.error();
   return std::vector<std::string>((*answer)->instance_ids().begin(), (*answer)->instance_ids().end());
 }
@@ -155,7 +155,7 @@ Result<Embeddings> Client::Embed(const EmbedRequest& in, const CallOptions& opti
   if (in.normalize) request.set_normalize(*in.normalize);
   request.set_dimensions(in.dimensions);
   To(in.options, channel_->app, request.mutable_options());
-  auto answer = Unary(channel_->inference, &v1::InferenceService::Stub::Embed, request, options, std::nullopt);
+  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Embed, request, options, std::nullopt);
   if (!answer) return answer.error();
   Embeddings out;
   for (const auto& e : (*answer)->embeddings()) out.vectors.emplace_back(e.values().begin(), e.values().end());
@@ -171,7 +171,7 @@ Result<Ranking> Client::Rerank(const RerankRequest& in, const CallOptions& optio
   for (const auto& document : in.documents) request.add_documents(document);
   request.set_top_n(in.top_n);
   To(in.options, channel_->app, request.mutable_options());
-  auto answer = Unary(channel_->inference, &v1::InferenceService::Stub::Rerank, request, options, std::nullopt);
+  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Rerank, request, options, std::nullopt);
   if (!answer) return answer.error();
   Ranking out;
   for (const auto& result : (*answer)->results()) out.items.push_back({result.index(), result.score()});
@@ -187,7 +187,7 @@ Result<Tokens> Client::Tokenize(const TokenizeRequest& in, const CallOptions& op
   if (in.add_special) request.set_add_special(*in.add_special);
   if (in.parse_special) request.set_parse_special(*in.parse_special);
   // The model may have to be loaded first.
-  auto answer = Unary(channel_->inference, &v1::InferenceService::Stub::Tokenize, request, options, std::nullopt);
+  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Tokenize, request, options, std::nullopt);
   if (!answer) return answer.error();
   const auto& out = **answer;
   return Tokens{{out.ids().begin(), out.ids().end()}, {out.pieces().begin(), out.pieces().end()}, WireOf(*answer)};
@@ -198,7 +198,7 @@ Result<std::string> Client::Detokenize(const std::string& model, const std::vect
   v1::DetokenizeRequest request;
   request.set_model(model);
   request.mutable_ids()->Add(ids.begin(), ids.end());
-  auto answer = Unary(channel_->inference, &v1::InferenceService::Stub::Detokenize, request, options, std::nullopt);
+  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Detokenize, request, options, std::nullopt);
   if (!answer) return answer.error();
   return (*answer)->text();
 }

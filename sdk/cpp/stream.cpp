@@ -10,8 +10,9 @@ class Reading {
  public:
   using Open = std::function<std::unique_ptr<grpc::ClientReader<Response>>(grpc::ClientContext*, const Request&)>;
 
-  Reading(Open open, Request request, const CallOptions& options)
+  Reading(const Client::Channel& channel, Open open, Request request, const CallOptions& options)
       : open_(std::move(open)), request_(std::move(request)), scope_(options, std::nullopt) {
+    channel.AwaitReturn();
     Begin();
   }
   ~Reading() {
@@ -137,7 +138,7 @@ class TextSource final : public TextStream::Source {
  public:
   TextSource(std::shared_ptr<Client::Channel> channel, typename Reading<Request, Response>::Open open, Request request,
              const CallOptions& options)
-      : Source(options), channel_(std::move(channel)), reading_(std::move(open), std::move(request), call) {}
+      : Source(options), channel_(std::move(channel)), reading_(*channel_, std::move(open), std::move(request), call) {}
 
   std::optional<Chunk> Next() override {
     while (reading_.Read(&message_)) {
@@ -210,7 +211,7 @@ Result<Model> Client::Import(const ImportRequest& in, const OnProgress& on_progr
   request.set_expected_sha256(in.expected_sha256);
   request.set_replace(in.replace);
   Reading<v1::ImportModelRequest, v1::ImportModelResponse> reading(
-      [this](auto* context, const auto& wire) { return channel_->model->ImportModel(context, wire); }, request, options);
+      *channel_, [this](auto* context, const auto& wire) { return channel_->model->ImportModel(context, wire); }, request, options);
   v1::ImportModelResponse message;
   return ReadProgress<Model>(reading, message, on_progress, [](const auto& m) {
     return m.has_model() ? std::optional(From(m.model())) : std::nullopt;
@@ -223,7 +224,7 @@ Result<Model> Client::Pull(const PullRequest& in, const OnProgress& on_progress,
   request.set_name(in.name);
   request.set_plan_only(in.plan_only);
   Reading<v1::PullModelRequest, v1::PullModelResponse> reading(
-      [this](auto* context, const auto& wire) { return channel_->model->PullModel(context, wire); }, request, options);
+      *channel_, [this](auto* context, const auto& wire) { return channel_->model->PullModel(context, wire); }, request, options);
   v1::PullModelResponse message;
   return ReadProgress<Model>(reading, message, on_progress, [](const auto& m) {
     return m.has_model() ? std::optional(From(m.model())) : std::nullopt;
@@ -234,7 +235,7 @@ Result<Loaded> Client::Load(const LoadRequest& in, const OnProgress& on_progress
   v1::LoadModelRequest request;
   To(in, &request);
   Reading<v1::LoadModelRequest, v1::LoadModelResponse> reading(
-      [this](auto* context, const auto& wire) { return channel_->model->LoadModel(context, wire); }, request, options);
+      *channel_, [this](auto* context, const auto& wire) { return channel_->model->LoadModel(context, wire); }, request, options);
   v1::LoadModelResponse message;
   return ReadProgress<Loaded>(reading, message, on_progress, [](const auto& m) {
     return m.has_loaded() ? std::optional(From(m.loaded())) : std::nullopt;
