@@ -1,0 +1,123 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "daemon/http/options.h"
+#include "daemon/http/out_stream.h"
+#include "daemon/http/peer.h"
+#include "daemon/http/routes.h"
+
+namespace rumbo {
+
+namespace asio = boost::asio;
+using HttpSocket = asio::basic_stream_socket<asio::ip::tcp, asio::io_context::executor_type>;
+
+class Connection;
+
+// The io thread's own things. Exchanges and streams that outlive the server keep it, so that a late answer finds
+// a queue that nobody runs rather than nothing.
+struct IoLoop {
+  asio::io_context io{1};
+  Mailbox mailbox{[this] { WakeForMailbox(); }};
+  std::vector<std::shared_ptr<OutStream>> drained;
+  void WakeForMailbox();
+};
+
+// What the connections of one server share. Io thread only.
+struct ConnectionContext {
+  std::shared_ptr<IoLoop> loop;
+  HttpOptions options;
+  const Guard* guard = nullptr;
+  Api* api = nullptr;
+  PeerLookup peers;
+  std::unordered_map<Connection*, std::shared_ptr<Connection>> open;  // until closed
+  bool draining = false;
+  char scratch[64 * 1024];  // one read at a time, so idle connections own no buffer
+
+  std::string_view Date();  // for the header, cached per second
+
+ private:
+  time_t date_second_ = 0;
+  std::string date_;
+};
+
+// One client connection: reads requests with every limit enforced while reading, hands each to its route, sends the
+// one answer, in order. While an answer is under way it goes on reading, so that a client that leaves is noticed
+// at once; what a pipelining client has sent meanwhile waits (64 KiB at most).
+//
+// Threading: io thread. Ownership: by ConnectionContext::open until Close().
+class Connection final : public OutStream::Owner, public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(ConnectionContext& context, HttpSocket socket);
+  ~Connection() override;
+
+  void Start();
+  void Close();               // at once; cancels what runs
+  void CloseWhenIdle();       // after the answer under way
+  void OnTick(std::chrono::steady_clock::time_point now);
+  bool half_closed() const { return half_closed_; }
+
+  // From Exchange. `sequence` names the request: late answers to others do nothing.
+  void SendReply(uint64_t sequence, HttpReply reply);
+  void StartStream(uint64_t sequence, InferenceRequest request, std::unique_ptr<AnswerEncoder> encoder);
+
+  // OutStream::Owner
+  void OnStreamReady() override;
+
+ private:
+  struct Parser;  // Beast's, behind one translation unit
+
+  void WatchRead();
+  void OnReadable();
+  void OnPeerEof();
+  void Feed(std::string_view input);
+  bool FeedSome(std::string_view& input);  // false: needs more, or ended
+  bool OnHead();
+  void Dispatch();
+  void RefuseAndClose(int status, Reason reason, std::string_view message);
+  void ReplyNow(HttpReply reply);
+  void AppendHead(const HttpReply& reply, std::optional<size_t> length);
+  void Write();
+  void OnWritten();
+  void Pump();
+  void FinishAnswer();
+  void Linger();
+
+  ConnectionContext& context_;
+  HttpSocket socket_;
+  sockaddr_in peer_ = {};
+  sockaddr_in ours_ = {};
+  ClientIdentity client_;
+  std::unique_ptr<Parser> parser_;
+  HttpRequest request_;         // being read
+  std::string unread_;          // bytes received and not yet parsed
+  std::shared_ptr<OutStream> stream_;
+  uint64_t sequence_ = 0;
+  std::chrono::steady_clock::time_point deadline_;
+
+  std::string prefix_, data_, suffix_;  // being written
+  size_t written_ = 0;
+
+  bool watching_ = false;
+  bool feeding_ = false;
+  bool head_checked_ = false;
+  bool busy_ = false;           // a request is being answered
+  bool head_only_ = false;      // HEAD
+  bool http10_ = false;
+  bool keep_alive_ = true;
+  bool chunked_ = false;
+  bool writing_ = false;
+  bool answer_ends_ = false;    // what is being written is the last of the answer
+  bool resume_ = false;         // the engine waits for the write to end
+  bool again_ = false;          // more came while writing
+  bool half_closed_ = false;
+  bool lingering_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace rumbo

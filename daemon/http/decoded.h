@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engines/api/request.h"
+
+namespace rumbo {
+
+// What every dialect's generating calls decode into: one form, so that the same question asked in three dialects is
+// one request.
+struct DecodedRequest {
+  std::string model;
+  GenerateRequest generate;
+  bool stream = false;
+  bool include_usage = false;               // OpenAI streams: usage in a last chunk
+  std::optional<int64_t> keep_alive_s;      // Ollama
+};
+
+}  // namespace rumbo

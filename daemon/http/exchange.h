@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/types.h"
+
+// One request and its one answer, without a word of Boost: what handlers see.
+namespace rumbo {
+
+class AnswerEncoder;
+struct Route;
+
+struct HttpRequest {
+  std::string method;
+  std::string target;   // as sent
+  std::string path;     // before '?', still percent-encoded
+  std::string query;    // after '?'
+  std::string argument;  // decoded last part of a route like /v1/models/{id}
+  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  std::string body;
+  ClientIdentity client;
+  const Route* route = nullptr;
+
+  // The first header of that name (lower case); "" where there is none.
+  std::string_view Header(std::string_view name) const {
+    for (const auto& [key, value] : headers) {
+      if (key == name) return value;
+    }
+    return {};
+  }
+  size_t CountHeader(std::string_view name) const {
+    size_t count = 0;
+    for (const auto& [key, value] : headers) count += key == name;
+    return count;
+  }
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;
+  bool close = false;  // end the connection after this answer
+};
+
+// Threading: every method from any thread. Exactly one of Reply and Run ends it; one that is destroyed without an
+// answer gives the client 503. After the client has gone all of them do nothing.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual HttpRequest& request() = 0;
+  virtual void Reply(HttpReply reply) = 0;
+  // Runs an inference whose events `encoder` turns into the answer. The client's leaving cancels it.
+  virtual void Run(InferenceRequest request, std::unique_ptr<AnswerEncoder> encoder) = 0;
+};
+using ExchangePtr = std::shared_ptr<Exchange>;
+
+}  // namespace rumbo

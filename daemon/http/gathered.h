@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engines/api/request.h"
+
+namespace rumbo {
+
+// An answer put together from its chunks, for callers that wait for the whole of it.
+struct GatheredAnswer {
+  std::string text;
+  std::string reasoning;
+  std::vector<TokenLogprob> logprobs;
+  std::vector<ToolCall> tool_calls;
+
+  void Add(ChunkEvent& chunk) {
+    text += chunk.text;
+    reasoning += chunk.reasoning;
+    for (auto& logprob : chunk.logprobs) logprobs.push_back(std::move(logprob));
+    for (auto& delta : chunk.tool_calls) {
+      if (delta.index > 1024) continue;  // no engine has so many; its bug is not our memory
+      if (delta.index >= tool_calls.size()) tool_calls.resize(delta.index + 1);
+      ToolCall& call = tool_calls[delta.index];
+      call.id += delta.id;
+      call.name += delta.name;
+      call.arguments_json += delta.arguments_json;
+    }
+  }
+};
+
+}  // namespace rumbo

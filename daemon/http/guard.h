@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "daemon/http/exchange.h"
+#include "daemon/http/options.h"
+
+namespace rumbo {
+
+// Keeps web pages out: a page in the user's browser can send requests to loopback, but it cannot choose the Host
+// and Origin headers. Checked before anything else looks at a request. Immutable, thread-safe.
+class Guard {
+ public:
+  Guard(const HttpOptions& options, uint16_t bound_port);
+
+  // kPermissionDenied with kHostRefused or kOriginRefused. No cross-origin grant is ever sent, so what passes here
+  // is what native clients send: an exact Host, no Origin or one of ours, no sign of a foreign page.
+  absl::Status Check(const HttpRequest& request) const;
+
+ private:
+  std::vector<std::string> hosts_;    // lower case
+  std::vector<std::string> origins_;  // lower case
+};
+
+}  // namespace rumbo

@@ -1,0 +1,24 @@
+#include "daemon/http/handlers.h"
+#include "daemon/http/json_out.h"
+
+namespace rumbo {
+
+// Ready for work: 503 while draining, so that a load balancer looks elsewhere.
+void HandleHealth(Api& api, ExchangePtr exchange) {
+  api.core->GetStatus([exchange](absl::StatusOr<CoreStatus> status) {
+    if (!status.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, status.status()));
+    HttpReply reply;
+    reply.status = status->draining ? 503 : 200;
+    JsonWriter(reply.body).Open('{').Key("status").String(status->draining ? "draining" : "ok").Close('}');
+    exchange->Reply(std::move(reply));
+  });
+}
+
+// The process answers; nothing else is asked.
+void HandleLive(Api&, ExchangePtr exchange) {
+  HttpReply reply;
+  reply.body = R"({"status":"ok"})";
+  exchange->Reply(std::move(reply));
+}
+
+}  // namespace rumbo

@@ -1,0 +1,51 @@
+#include "daemon/http/inference.h"
+
+#include <chrono>
+
+#include "daemon/http/errors.h"
+#include "daemon/http/routes.h"
+
+namespace rumbo {
+namespace {
+
+// The client's own name: x-rumbo-app, else the product of User-Agent ("OpenAI/Python 3.1" -> "OpenAI/Python").
+std::string AppName(const HttpRequest& request) {
+  std::string_view name = request.Header("x-rumbo-app");
+  if (name.empty()) {
+    name = request.Header("user-agent");
+    name = name.substr(0, name.find(' '));
+  }
+  std::string out;
+  for (const char c : name.substr(0, 64)) out += c > 0x20 && c < 0x7f ? c : '?';
+  return out;
+}
+
+}  // namespace
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+void RunDecoded(ExchangePtr exchange, DecodedRequest decoded, std::unique_ptr<AnswerEncoder> encoder) {
+  const HttpRequest& http = exchange->request();
+  InferenceRequest request;
+  request.model = std::move(decoded.model);
+  request.generate = std::move(decoded.generate);
+  request.keep_alive_s = decoded.keep_alive_s;
+  request.client = http.client;
+  request.client.app = AppName(http);
+  request.generate.owner = std::to_string(http.client.uid);
+  const std::string_view priority = http.Header("x-rumbo-priority");
+  if (priority == "interactive") {
+    request.generate.priority = Priority::kInteractive;
+  } else if (priority == "batch") {
+    request.generate.priority = Priority::kBatch;
+  } else if (!priority.empty() && priority != "normal") {
+    return exchange->Reply(ErrorReply(
+        http.route->dialect, FieldError("x-rumbo-priority", "must be interactive, normal or batch")));
+  }
+  exchange->Run(std::move(request), std::move(encoder));
+}
+
+}  // namespace rumbo

@@ -1,0 +1,71 @@
+#include <chrono>
+
+#include "base/status.h"
+#include "daemon/http/handlers.h"
+#include "daemon/http/inference.h"
+#include "daemon/http/json_out.h"
+#include "daemon/http/openai_in.h"
+#include "daemon/http/openai_out.h"
+
+namespace rumbo {
+namespace {
+
+void AppendModel(JsonWriter& w, const StoredModel& model) {
+  int64_t created = 0;
+  uint32_t context = 0;
+  for (const auto& variant : model.variants) {
+    created = std::max(created, variant.added_unix_s);
+    context = std::max(context, variant.descriptor.context_trained);
+  }
+  w.Open('{').Key("id").String(model.name).Key("object").String("model").Key("created").Int(created);
+  w.Key("owned_by").String("rumbo");
+  if (context > 0) w.Key("context_length").Uint(context);
+  w.Close('}');
+}
+
+void Generate(ExchangePtr exchange, absl::StatusOr<DecodedRequest> decoded, bool chat) {
+  if (!decoded.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, decoded.status()));
+  OpenAiAnswerOptions options;
+  options.chat = chat;
+  options.stream = decoded->stream;
+  options.include_usage = decoded->include_usage;
+  options.model = decoded->model;
+  options.created_unix_s = UnixSeconds();
+  RunDecoded(std::move(exchange), *std::move(decoded), NewOpenAiEncoder(std::move(options)));
+}
+
+}  // namespace
+
+void HandleModels(Api& api, ExchangePtr exchange) {
+  api.core->ListModels([exchange](absl::StatusOr<std::vector<StoredModel>> models) {
+    if (!models.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, models.status()));
+    HttpReply reply;
+    JsonWriter w(reply.body);
+    w.Open('{').Key("object").String("list").Key("data").Open('[');
+    for (const auto& model : *models) AppendModel(w, model);
+    w.Close(']').Close('}');
+    exchange->Reply(std::move(reply));
+  });
+}
+
+void HandleModel(Api& api, ExchangePtr exchange) {
+  api.core->GetModel(exchange->request().argument, [exchange](absl::StatusOr<StoredModel> model) {
+    if (!model.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, model.status()));
+    HttpReply reply;
+    JsonWriter w(reply.body);
+    AppendModel(w, *model);
+    exchange->Reply(std::move(reply));
+  });
+}
+
+void HandleCompletions(Api& api, ExchangePtr exchange) {
+  auto decoded = DecodeCompletion(exchange->request().body, api.options.max_json_depth);
+  Generate(std::move(exchange), std::move(decoded), false);
+}
+
+void HandleChatCompletions(Api& api, ExchangePtr exchange) {
+  auto decoded = DecodeChatCompletion(exchange->request().body, api.options.max_json_depth);
+  Generate(std::move(exchange), std::move(decoded), true);
+}
+
+}  // namespace rumbo

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rumbo {
+
+// Everything that bounds or configures the HTTP front. Times are monotonic.
+struct HttpOptions {
+  std::string address = "127.0.0.1";  // loopback only; anything else is refused
+  uint16_t port = 11711;              // 0: the system chooses (tests)
+
+  // Beside 127.0.0.1:PORT, localhost:PORT and [::1]:PORT. Exact, "name:port".
+  std::vector<std::string> allowed_hosts;
+  // Beside http://127.0.0.1:PORT and http://localhost:PORT. Exact, "scheme://name:port".
+  std::vector<std::string> allowed_origins;
+
+  size_t max_header_bytes = 32 * 1024;
+  size_t max_headers = 100;
+  size_t max_body_bytes = 16 * 1024 * 1024;
+  size_t max_json_depth = 64;
+  size_t max_connections = 12000;
+  // Bytes of one answer that wait for a slow client; beyond that its engine is paused.
+  size_t output_buffer_bytes = 1024 * 1024;
+
+  std::chrono::milliseconds header_timeout{10'000};   // from the first byte (or the accept) to the end of the head
+  std::chrono::milliseconds body_timeout{60'000};     // from the end of the head to the end of the body
+  std::chrono::milliseconds idle_timeout{75'000};     // between two requests of one connection
+  std::chrono::milliseconds write_timeout{120'000};   // without any byte taken by the client
+
+  std::string version = "0.1.0";
+};
+
+}  // namespace rumbo

@@ -1,0 +1,143 @@
+#include "daemon/http/routes.h"
+
+#include "base/status.h"
+#include "base/utf8.h"
+#include "daemon/http/handlers.h"
+
+namespace rumbo {
+namespace {
+
+constexpr Route kRoutes[] = {
+    {"GET", "/health", Scope::kLive, Dialect::kOpenAi, HandleHealth, false},
+    {"GET", "/live", Scope::kLive, Dialect::kOpenAi, HandleLive, false},
+    {"GET", "/v1/models", Scope::kList, Dialect::kOpenAi, HandleModels, false},
+    {"GET", "/v1/models/{}", Scope::kList, Dialect::kOpenAi, HandleModel, false},
+    {"POST", "/v1/completions", Scope::kInference, Dialect::kOpenAi, HandleCompletions, true},
+    {"POST", "/v1/chat/completions", Scope::kInference, Dialect::kOpenAi, HandleChatCompletions, true},
+};
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::optional<std::string> PercentDecode(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    if (i + 2 >= text.size() || HexDigit(text[i + 1]) < 0 || HexDigit(text[i + 2]) < 0) return std::nullopt;
+    out += static_cast<char>(HexDigit(text[i + 1]) * 16 + HexDigit(text[i + 2]));
+    i += 2;
+  }
+  return out;
+}
+
+// A model or instance name in a path: no traversal, no control characters, nothing a file system minds.
+bool IsPlainName(std::string_view name) {
+  if (name.empty() || name.size() > 512 || !IsValidUtf8(name)) return false;
+  for (const char c : name) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\\') return false;
+  }
+  return name != ".." && name.substr(0, 3) != "../" && name.find("/../") == std::string_view::npos &&
+         !(name.size() >= 3 && name.substr(name.size() - 3) == "/..") && name.front() != '/';
+}
+
+bool PathMatches(const Route& route, std::string_view path, std::string_view& rest) {
+  const std::string_view pattern = route.path;
+  if (pattern.size() > 3 && pattern.substr(pattern.size() - 3) == "/{}") {
+    const std::string_view prefix = pattern.substr(0, pattern.size() - 2);
+    if (path.size() <= prefix.size() || path.substr(0, prefix.size()) != prefix) return false;
+    rest = path.substr(prefix.size());
+    return true;
+  }
+  rest = {};
+  return path == pattern;
+}
+
+Dialect DialectOf(std::string_view path) {
+  if (path.substr(0, 5) == "/api/") return Dialect::kOllama;
+  if (path.substr(0, 12) == "/v1/messages") return Dialect::kAnthropic;
+  return Dialect::kOpenAi;
+}
+
+bool IsJson(std::string_view content_type) {
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.remove_suffix(1);
+  constexpr std::string_view kJson = "application/json";
+  if (type.size() != kJson.size()) return false;
+  for (size_t i = 0; i < kJson.size(); ++i) {
+    const char c = type[i] >= 'A' && type[i] <= 'Z' ? static_cast<char>(type[i] - 'A' + 'a') : type[i];
+    if (c != kJson[i]) return false;
+  }
+  return true;
+}
+
+HttpReply Refuse(Dialect dialect, int status, Reason reason, std::string_view message, std::string_view next) {
+  HttpReply reply = ErrorReply(dialect, Error(absl::StatusCode::kInvalidArgument, reason, message, next));
+  reply.status = status;
+  return reply;
+}
+
+std::optional<HttpReply> CheckContent(const Route& route, const HttpRequest& request) {
+  if (!request.Header("content-encoding").empty() && request.Header("content-encoding") != "identity") {
+    return Refuse(route.dialect, 415, Reason::kInvalidArgument, "compressed request bodies are not accepted",
+                  "Send the body as it is, without Content-Encoding.");
+  }
+  if (route.json_body && (request.CountHeader("content-type") != 1 || !IsJson(request.Header("content-type")))) {
+    return Refuse(route.dialect, 415, Reason::kInvalidArgument, "the body must be JSON",
+                  "Send the header Content-Type: application/json.");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const Route> Routes() { return kRoutes; }
+
+std::variant<const Route*, HttpReply> Admit(const Guard& guard, HttpRequest& request) {
+  const size_t question = request.target.find('?');
+  request.path = request.target.substr(0, question);
+  if (question != std::string::npos) request.query = request.target.substr(question + 1);
+  const Dialect dialect = DialectOf(request.path);
+  if (const absl::Status status = guard.Check(request); !status.ok()) return ErrorReply(dialect, status);
+  if (request.target.empty() || request.target.front() != '/') {
+    return Refuse(dialect, 400, Reason::kInvalidArgument, "the request target is not a path", "");
+  }
+  if (!request.Header("upgrade").empty() && request.Header("upgrade") != "h2c") {
+    return Refuse(dialect, 400, Reason::kInvalidArgument, "this server does not upgrade connections", "");
+  }
+  std::string allowed;
+  for (const Route& route : kRoutes) {
+    std::string_view rest;
+    if (!PathMatches(route, request.path, rest)) continue;
+    const bool head = request.method == "HEAD" && std::string_view(route.method) == "GET";
+    if (request.method != route.method && !head) {
+      allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
+      continue;
+    }
+    if (!rest.empty()) {
+      auto name = PercentDecode(rest);
+      if (!name || !IsPlainName(*name)) {
+        return Refuse(route.dialect, 400, Reason::kInvalidArgument, "the path holds no valid name", "");
+      }
+      request.argument = std::move(*name);
+    }
+    if (auto refused = CheckContent(route, request)) return std::move(*refused);
+    request.route = &route;
+    return &route;
+  }
+  if (!allowed.empty()) {
+    HttpReply reply = Refuse(dialect, 405, Reason::kInvalidArgument, "this path takes " + allowed + " only", "");
+    reply.headers.emplace_back("allow", allowed);
+    return reply;
+  }
+  return ErrorReply(dialect, Error(absl::StatusCode::kNotFound, Reason::kUnspecified, "there is nothing at this path",
+                                   "The routes are listed in docs/http.md."));
+}
+
+}  // namespace rumbo

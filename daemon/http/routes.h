@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <variant>
+
+#include "daemon/core/core.h"
+#include "daemon/http/errors.h"
+#include "daemon/http/exchange.h"
+#include "daemon/http/guard.h"
+#include "daemon/http/options.h"
+
+namespace rumbo {
+
+// What a caller must be allowed for a route. Every route has one; there is no default.
+enum class Scope { kLive, kList, kInference, kModels, kAdmin };
+
+// What handlers work with. Outlives every exchange that is still answered.
+struct Api {
+  Core* core = nullptr;
+  HttpOptions options;
+};
+
+using Handler = void (*)(Api& api, ExchangePtr exchange);
+
+struct Route {
+  const char* method;
+  const char* path;  // exact, or "/prefix/{}": the rest, percent-decoded, is the argument
+  Scope scope;
+  Dialect dialect;
+  Handler handler;
+  bool json_body;    // POST whose body must be application/json
+};
+
+// Every route of the front, in one table.
+std::span<const Route> Routes();
+
+// Judges a request by its head, before its body is read: Host and Origin, route, method, content type. The route,
+// or the answer that refuses it.
+std::variant<const Route*, HttpReply> Admit(const Guard& guard, HttpRequest& request);
+
+}  // namespace rumbo

@@ -1,0 +1,191 @@
+#include "daemon/http/server.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <future>
+#include <thread>
+
+#include "base/os/files.h"
+#include "base/status.h"
+#include "daemon/http/connection.h"
+
+namespace rumbo {
+namespace {
+
+using boost::system::error_code;
+using asio::ip::tcp;
+
+constexpr std::chrono::milliseconds kTick{500};
+constexpr std::chrono::milliseconds kHalfClosedTick{100};
+
+class Server final : public HttpServer {
+ public:
+  Server(HttpOptions options, Core* core) : loop_(std::make_shared<IoLoop>()), acceptor_(loop_->io), tick_(loop_->io) {
+    api_.core = core;
+    api_.options = options;
+    context_.loop = loop_;
+    context_.options = std::move(options);
+    context_.api = &api_;
+  }
+
+  ~Server() override { Stop(std::chrono::milliseconds(0)); }
+
+  absl::Status Listen() {
+    error_code error;
+    const auto address = asio::ip::make_address(context_.options.address, error);
+    if (error) {
+      return InvalidArgument("http.address: '" + context_.options.address + "' is not an IP address",
+                             "Use 127.0.0.1.");
+    }
+    if (!address.is_loopback() || !address.is_v4()) {
+      return Error(absl::StatusCode::kFailedPrecondition, Reason::kNotAllowedByPolicy,
+                   "the HTTP front listens on IPv4 loopback addresses only: it has no TLS yet",
+                   "Use 127.0.0.1, and a TLS proxy or an SSH tunnel for other machines.");
+    }
+    const tcp::endpoint endpoint(address, context_.options.port);
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(4096, error);
+    if (!error) acceptor_.non_blocking(true, error);
+    if (error) return ListenError(error);
+    port_ = acceptor_.local_endpoint(error).port();
+    guard_.emplace(context_.options, port_);
+    context_.guard = &*guard_;
+    spare_fd_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    return absl::OkStatus();
+  }
+
+  void Run() {
+    Accept();
+    thread_ = std::thread([this] {
+      ::pthread_setname_np(::pthread_self(), "rumbo-http");
+      sigset_t all;
+      sigfillset(&all);
+      ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+      loop_->io.run();
+    });
+  }
+
+  void Stop(std::chrono::milliseconds grace) override {
+    if (!thread_.joinable()) return;
+    asio::post(loop_->io, [this, grace] { BeginStop(grace); });
+    thread_.join();
+    loop_->mailbox.Shut();
+  }
+
+  std::string address() const override { return context_.options.address + ":" + std::to_string(port_); }
+  uint16_t port() const override { return port_; }
+
+ private:
+  absl::Status ListenError(const error_code& error) const {
+    const std::string where = context_.options.address + ":" + std::to_string(context_.options.port);
+    if (error == asio::error::address_in_use) {
+      return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse, "another program listens on " + where,
+                   "Choose another port with --http ADDR:PORT, or --http off.");
+    }
+    return ErrnoStatus(error.value(), "listening on " + where);
+  }
+
+  void Accept() {
+    acceptor_.async_wait(tcp::acceptor::wait_read, [this](error_code error) {
+      if (error || context_.draining) return;
+      TakeConnections();
+      Accept();
+    });
+  }
+
+  void TakeConnections() {
+    for (int i = 0; i < 64; ++i) {
+      HttpSocket socket(loop_->io);
+      error_code error;
+      acceptor_.accept(socket, error);
+      if (error == asio::error::no_descriptors || error.value() == ENFILE) {
+        ShedOne();
+        return;
+      }
+      if (error) return;
+      if (context_.open.size() >= context_.options.max_connections) continue;  // closed at once
+      std::make_shared<Connection>(context_, std::move(socket))->Start();
+      if (!ticking_) Tick();
+    }
+  }
+
+  // Out of descriptors: the spare one lets us accept and close, so that the caller is told and the queue moves.
+  void ShedOne() {
+    spare_fd_.reset();
+    {
+      HttpSocket socket(loop_->io);
+      error_code error;
+      acceptor_.accept(socket, error);
+    }
+    spare_fd_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+
+  void Tick() {
+    ticking_ = false;
+    const auto now = std::chrono::steady_clock::now();
+    bool any_half_closed = false;
+    for (const auto& [connection, owned] : context_.open) {
+      connection->OnTick(now);
+      any_half_closed |= connection->half_closed();
+    }
+    if (context_.open.empty()) return;
+    ticking_ = true;
+    tick_.expires_after(any_half_closed ? kHalfClosedTick : kTick);
+    tick_.async_wait([this](error_code error) {
+      if (!error) Tick();
+    });
+  }
+
+  void BeginStop(std::chrono::milliseconds grace) {
+    context_.draining = true;
+    error_code error;
+    acceptor_.close(error);
+    for (const auto& [connection, owned] : context_.open) connection->CloseWhenIdle();
+    stop_at_ = std::chrono::steady_clock::now() + grace;
+    tick_.cancel();
+    AwaitIdle();
+  }
+
+  // Ends the loop by leaving it without work: closed connections have none.
+  void AwaitIdle() {
+    if (context_.open.empty()) return;
+    if (std::chrono::steady_clock::now() >= stop_at_) {
+      for (const auto& [connection, owned] : context_.open) connection->Close();
+      return;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    for (const auto& [connection, owned] : context_.open) connection->OnTick(now);
+    tick_.expires_after(std::chrono::milliseconds(10));
+    tick_.async_wait([this](error_code) { AwaitIdle(); });
+  }
+
+  Api api_;
+  ConnectionContext context_;
+  std::shared_ptr<IoLoop> loop_;
+  tcp::acceptor acceptor_;
+  asio::steady_timer tick_;
+  std::optional<Guard> guard_;
+  UniqueFd spare_fd_;
+  std::thread thread_;
+  std::chrono::steady_clock::time_point stop_at_;
+  uint16_t port_ = 0;
+  bool ticking_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options, Core* core) {
+  auto server = std::make_unique<Server>(std::move(options), core);
+  RUMBO_RETURN_IF_ERROR(server->Listen());
+  server->Run();
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+}  // namespace rumbo

@@ -1,0 +1,588 @@
+#include "daemon/http/server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <boost/json.hpp>
+#include <future>
+
+#include "base/os/unique_fd.h"
+#include "base/status.h"
+#include "tests/fakes/fake_core.h"
+
+namespace rumbo {
+namespace {
+
+// A client that says exactly what the test writes. Every read ends within 10 s.
+class Client {
+ public:
+  explicit Client(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), port_(port) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    timeval limit{10, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    connected_ = ::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  bool connected() const { return connected_; }
+  int fd() const { return fd_.get(); }
+  void Send(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t n = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (n <= 0) return;
+      text.remove_prefix(static_cast<size_t>(n));
+    }
+  }
+  // GET or POST with the usual headers; `extra` are whole lines.
+  void Request(std::string_view method, std::string_view path, std::string_view body = "", std::string extra = "") {
+    std::string text = std::string(method) + " " + std::string(path) + " HTTP/1.1\r\n";
+    if (extra.find("Host:") == std::string::npos) extra += "Host: 127.0.0.1:" + std::to_string(port_) + "\r\n";
+    text += extra;
+    if (method == "POST" && extra.find("Content-Type:") == std::string::npos) {
+      text += "Content-Type: application/json\r\n";
+    }
+    if (method == "POST") text += "Content-Length: " + std::to_string(body.size()) + "\r\n";
+    Send(text + "\r\n" + std::string(body));
+  }
+  // Reads until `marker` has come or the connection ends.
+  std::string ReadUntil(std::string_view marker) {
+    while (buffer_.find(marker) == std::string::npos) {
+      if (!ReadMore()) break;
+    }
+    const size_t at = buffer_.find(marker);
+    const size_t end = at == std::string::npos ? buffer_.size() : at + marker.size();
+    std::string out = buffer_.substr(0, end);
+    buffer_.erase(0, end);
+    return out;
+  }
+  std::string ReadAll() {
+    while (ReadMore()) {
+    }
+    return std::exchange(buffer_, "");
+  }
+  bool Eof() {
+    const bool more = ReadMore();
+    return !more && ended_;
+  }
+  struct Reply {
+    int status = 0;
+    std::string head;
+    std::string body;
+    std::string Header(const std::string& name) const {
+      const size_t at = head.find("\r\n" + name + ": ");
+      if (at == std::string::npos) return "";
+      const size_t from = at + name.size() + 4;
+      return head.substr(from, head.find("\r\n", from) - from);
+    }
+  };
+  Reply Read(bool head_only = false) {
+    Reply reply;
+    reply.head = ReadUntil("\r\n\r\n");
+    if (reply.head.size() < 12) return reply;
+    reply.status = std::atoi(reply.head.c_str() + 9);
+    if (head_only) return reply;
+    if (reply.Header("transfer-encoding") == "chunked") {
+      for (;;) {
+        const std::string line = ReadUntil("\r\n");
+        const size_t n = std::strtoul(line.c_str(), nullptr, 16);
+        while (buffer_.size() < n + 2 && ReadMore()) {
+        }
+        reply.body += buffer_.substr(0, n);
+        buffer_.erase(0, n + 2);
+        if (n == 0) return reply;
+      }
+    }
+    const size_t n = std::strtoul(reply.Header("content-length").c_str(), nullptr, 10);
+    while (buffer_.size() < n && ReadMore()) {
+    }
+    reply.body = buffer_.substr(0, n);
+    buffer_.erase(0, n);
+    return reply;
+  }
+
+ private:
+  bool ReadMore() {
+    char chunk[65536];
+    const ssize_t n = ::recv(fd_.get(), chunk, sizeof chunk, 0);
+    if (n == 0 || (n < 0 && errno == ECONNRESET)) ended_ = true;
+    if (n <= 0) return false;
+    buffer_.append(chunk, static_cast<size_t>(n));
+    return true;
+  }
+  UniqueFd fd_;
+  uint16_t port_;
+  bool connected_ = false;
+  bool ended_ = false;
+  std::string buffer_;
+};
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void StartServer() {
+    options_.port = 0;
+    auto server = HttpServer::Start(options_, &core_);
+    ASSERT_TRUE(server.ok()) << MessageOf(server.status());
+    server_ = *std::move(server);
+  }
+  void SetUp() override { StartServer(); }
+  uint16_t port() const { return server_->port(); }
+  static std::string Prompt(std::string extra = "") {
+    return R"({"model":"fake","prompt":"x")" + (extra.empty() ? "" : "," + extra) + "}";
+  }
+  Client::Reply Post(std::string_view path, std::string_view body, std::string extra = "") {
+    Client client(port());
+    client.Request("POST", path, body, std::move(extra));
+    return client.Read();
+  }
+  Client::Reply Get(std::string_view path, std::string extra = "") {
+    Client client(port());
+    client.Request("GET", path, "", std::move(extra));
+    return client.Read();
+  }
+
+  HttpOptions options_;
+  FakeCore core_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, AnswersHealth) {
+  const auto reply = Get("/health");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body, R"({"status":"ok"})");
+  EXPECT_EQ(Get("/live").status, 200);
+}
+
+TEST_F(HttpServerTest, ListsModels) {
+  const auto list = boost::json::parse(Get("/v1/models").body);
+  EXPECT_EQ(list.at("data").at(0).at("id"), "fake");
+  EXPECT_EQ(boost::json::parse(Get("/v1/models/fake").body).at("id"), "fake");
+  const auto missing = Get("/v1/models/org%2Fother");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(boost::json::parse(missing.body).at("error").at("code"), "model_not_found");
+}
+
+TEST_F(HttpServerTest, CompletesWhole) {
+  const auto reply = Post("/v1/completions", Prompt(R"("max_tokens":3)"));
+  ASSERT_EQ(reply.status, 200);
+  const auto body = boost::json::parse(reply.body);
+  EXPECT_EQ(body.at("choices").at(0).at("text"), " 0 1 2");
+  EXPECT_EQ(body.at("choices").at(0).at("finish_reason"), "length");
+  EXPECT_EQ(body.at("usage").at("total_tokens"), 10);
+  EXPECT_EQ(reply.Header("x-rumbo-engine"), "fake");
+  EXPECT_EQ(reply.Header("x-rumbo-reason"), "the only engine");
+}
+
+TEST_F(HttpServerTest, StreamsChat) {
+  const auto reply = Post("/v1/chat/completions",
+                          R"({"model":"fake","messages":[{"role":"user","content":"hi"}],"stream":true,
+                              "max_completion_tokens":2,"stream_options":{"include_usage":true}})");
+  ASSERT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.Header("content-type"), "text/event-stream");
+  std::string text;
+  std::vector<std::string> events;
+  for (size_t at = 0; at < reply.body.size();) {
+    const size_t end = reply.body.find("\n\n", at);
+    ASSERT_NE(end, std::string::npos);
+    ASSERT_EQ(reply.body.substr(at, 6), "data: ");
+    events.push_back(reply.body.substr(at + 6, end - at - 6));
+    at = end + 2;
+  }
+  ASSERT_EQ(events.size(), 6u);  // role, two tokens, finish, usage, [DONE]
+  for (size_t i = 0; i < 4; ++i) {
+    const auto event = boost::json::parse(events[i]);
+    EXPECT_TRUE(event.at("usage").is_null());
+    if (const auto* content = event.at("choices").at(0).at("delta").as_object().if_contains("content")) {
+      text += std::string(content->as_string());
+    }
+  }
+  EXPECT_EQ(text, " 0 1");
+  EXPECT_EQ(boost::json::parse(events[3]).at("choices").at(0).at("finish_reason"), "length");
+  EXPECT_EQ(boost::json::parse(events[4]).at("usage").at("completion_tokens"), 2);
+  EXPECT_EQ(events[5], "[DONE]");
+}
+
+TEST_F(HttpServerTest, UnknownModelIs404InOpenAiShape) {
+  for (const char* stream : {"true", "false"}) {
+    const auto reply = Post("/v1/completions", std::string(R"({"model":"nope","prompt":"x","stream":)") + stream + "}");
+    EXPECT_EQ(reply.status, 404);
+    EXPECT_EQ(boost::json::parse(reply.body).at("error").at("code"), "model_not_found");
+  }
+}
+
+TEST_F(HttpServerTest, KeepsConnectionForNextRequest) {
+  Client client(port());
+  for (int i = 0; i < 3; ++i) {
+    client.Request("POST", "/v1/completions", Prompt(R"("stream":true,"max_tokens":2)"));
+    const auto reply = client.Read();
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_NE(reply.body.find("data: [DONE]"), std::string::npos);
+    client.Request("GET", "/live");
+    EXPECT_EQ(client.Read().status, 200);
+  }
+}
+
+TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
+  Client client(port());
+  client.Request("POST", "/v1/completions", Prompt(R"("max_tokens":1)"));
+  client.Request("POST", "/v1/completions", Prompt(R"("max_tokens":2)"));
+  client.Request("GET", "/live");
+  EXPECT_NE(client.Read().body.find(R"("text":" 0")"), std::string::npos);
+  EXPECT_NE(client.Read().body.find(R"("text":" 0 1")"), std::string::npos);
+  EXPECT_EQ(client.Read().body, R"({"status":"ok"})");
+}
+
+TEST_F(HttpServerTest, ClosesWhereAsked) {
+  Client client(port());
+  client.Request("GET", "/live", "", "Connection: close\r\n");
+  const std::string all = client.ReadAll();
+  EXPECT_NE(all.find("connection: close"), std::string::npos);
+  EXPECT_NE(all.find(R"({"status":"ok"})"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, ServesHttp10WithoutChunks) {
+  Client client(port());
+  const std::string body = Prompt(R"("stream":true,"max_tokens":2)");
+  client.Send("POST /v1/completions HTTP/1.0\r\nHost: 127.0.0.1:" + std::to_string(port()) +
+              "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string all = client.ReadAll();
+  EXPECT_EQ(all.find("transfer-encoding"), std::string::npos);
+  EXPECT_EQ(all.substr(all.size() - 14), "data: [DONE]\n\n");
+}
+
+TEST_F(HttpServerTest, TakesChunkedBodies) {
+  Client client(port());
+  const std::string body = Prompt(R"("max_tokens":1)");
+  std::string text = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port()) +
+                     "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const char c : body) text += std::string("1\r\n") + c + "\r\n";
+  text += "0\r\n\r\n";
+  for (const char c : text) client.Send({&c, 1});  // byte by byte
+  EXPECT_EQ(client.Read().status, 200);
+}
+
+TEST_F(HttpServerTest, HeadHasNoBody) {
+  Client client(port());
+  client.Request("HEAD", "/live");
+  const auto reply = client.Read(true);
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.Header("content-length"), "15");
+  client.Request("GET", "/live");
+  EXPECT_EQ(client.Read().body, R"({"status":"ok"})");
+}
+
+TEST_F(HttpServerTest, RefusesForeignHosts) {
+  const std::string port_text = std::to_string(port());
+  for (const std::string& host :
+       {std::string("evil.example"), std::string("evil.example:") + port_text, ":" + port_text, std::string(""),
+        "127.0.0.1.:" + port_text, "localhost.:" + port_text, std::string("127.0.0.1"), "[::ffff:127.0.0.1]:" + port_text,
+        "127.0.0.1:" + std::to_string(port() + 1), "user@127.0.0.1:" + port_text, "127.1:" + port_text}) {
+    EXPECT_EQ(Get("/live", "Host: " + host + "\r\n").status, 403) << host;
+  }
+  for (const std::string& host : {"127.0.0.1:" + port_text, "LocalHost:" + port_text, "[::1]:" + port_text}) {
+    EXPECT_EQ(Get("/live", "Host: " + host + "\r\n").status, 200) << host;
+  }
+  EXPECT_EQ(Get("/live", "Host: 127.0.0.1:" + port_text + "\r\nHost: evil.example\r\n").status, 403);
+  Client bare(port());
+  bare.Send("GET /live HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(bare.Read().status, 403);
+}
+
+TEST_F(HttpServerTest, RefusesForeignOriginsWithoutAnyGrant) {
+  const std::string own = "http://localhost:" + std::to_string(port());
+  for (const std::string& origin :
+       {std::string("http://evil.example"), std::string("null"), own + "0", own + "/", std::string("http://localhost"),
+        std::string("http://localhost:99999999999"), std::string("https://localhost:") + std::to_string(port())}) {
+    for (const char* path : {"/live", "/nothing", "/v1/completions"}) {
+      const auto reply = Get(path, "Origin: " + origin + "\r\n");
+      EXPECT_EQ(reply.status, 403) << origin << path;
+      EXPECT_EQ(reply.head.find("access-control"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(Get("/live", "Origin: " + own + "\r\n").status, 200);
+  EXPECT_EQ(Get("/live", "Sec-Fetch-Site: cross-site\r\n").status, 403);
+  EXPECT_EQ(Get("/live", "Sec-Fetch-Mode: cors\r\n").status, 200);  // Node's own fetch
+  Client preflight(port());
+  preflight.Request("OPTIONS", "/v1/completions", "", "Origin: http://evil.example\r\n");
+  const auto reply = preflight.Read();
+  EXPECT_EQ(reply.status, 403);
+  EXPECT_EQ(reply.head.find("access-control"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, WantsJson) {
+  for (const char* type : {"text/plain", "application/x-www-form-urlencoded", "application/json2", ""}) {
+    EXPECT_EQ(Post("/v1/completions", Prompt(), std::string("Content-Type: ") + type + "\r\n").status, 415) << type;
+  }
+  EXPECT_EQ(Post("/v1/completions", Prompt(), "Content-Type: Application/JSON; charset=utf-8\r\n").status, 200);
+  EXPECT_EQ(Post("/v1/completions", Prompt(), "Content-Encoding: gzip\r\n").status, 415);
+  EXPECT_EQ(core_.requests().size(), 1u);
+}
+
+TEST_F(HttpServerTest, RefusesWrongMethodsAndPaths) {
+  const auto reply = Get("/v1/completions");
+  EXPECT_EQ(reply.status, 405);
+  EXPECT_EQ(reply.Header("allow"), "POST");
+  EXPECT_EQ(Get("/nothing").status, 404);
+  for (const char* path : {"/v1/models/..", "/v1/models/%2e%2e%2fx", "/v1/models/a%00b", "/v1/models/a%5cb",
+                           "/v1/models/%zz", "/v1/models/%ff"}) {
+    EXPECT_EQ(Get(path).status, 400) << path;
+  }
+  Client proxy(port());
+  proxy.Send("GET http://evil.example/ HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port()) + "\r\n\r\n");
+  EXPECT_EQ(proxy.Read().status, 400);
+}
+
+TEST_F(HttpServerTest, RefusesAmbiguousLengths) {
+  const std::string host = "Host: 127.0.0.1:" + std::to_string(port()) + "\r\nContent-Type: application/json\r\n";
+  for (const char* lines : {"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+                            "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
+                            "Content-Length: 2\r\nContent-Length: 3\r\n", "Content-Length: 2\r\nContent-Length: 2\r\n",
+                            "Content-Length: -2\r\n", "Content-Length: 99999999999999999999\r\n",
+                            "Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: chunked, identity\r\n"}) {
+    Client client(port());
+    client.Send("POST /v1/completions HTTP/1.1\r\n" + host + lines + "\r\n{}GET /live HTTP/1.1\r\n" + host + "\r\n");
+    const std::string all = client.ReadAll();
+    EXPECT_EQ(all.substr(0, 10), "HTTP/1.1 4") << lines << all;
+    EXPECT_EQ(all.find("HTTP/1.1 200"), std::string::npos) << lines;
+  }
+}
+
+TEST_F(HttpServerTest, LimitsHeadersAndBodies) {
+  const std::string host = "Host: 127.0.0.1:" + std::to_string(port()) + "\r\n";
+  {
+    Client client(port());
+    client.Send("GET /live HTTP/1.1\r\n" + host + "X: " + std::string(40000, 'a'));
+    EXPECT_EQ(client.Read().status, 431);
+    EXPECT_TRUE(client.Eof());
+  }
+  {
+    Client client(port());
+    std::string many = "GET /live HTTP/1.1\r\n" + host;
+    for (int i = 0; i < 101; ++i) many += "X" + std::to_string(i) + ": 1\r\n";
+    client.Send(many + "\r\n");
+    EXPECT_EQ(client.Read().status, 431);
+  }
+  {
+    Client client(port());
+    client.Send("POST /v1/completions HTTP/1.1\r\n" + host +
+                "Content-Type: application/json\r\nContent-Length: 16777217\r\n\r\n");
+    EXPECT_EQ(client.Read().status, 413);
+  }
+  {
+    Client client(port());
+    client.Send("POST /v1/completions HTTP/1.1\r\n" + host +
+                "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(200000, 'e'));
+    EXPECT_EQ(client.Read().status, 431);
+  }
+  {
+    Client client(port());
+    client.Send("POST /v1/completions HTTP/1.1\r\n" + host +
+                "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\n");
+    EXPECT_EQ(client.Read().status, 400);
+  }
+  const auto deep = Post("/v1/completions", R"({"model":"fake","prompt":"x","y":)" + std::string(100000, '[') +
+                                                std::string(100000, ']') + "}");
+  EXPECT_EQ(deep.status, 400);
+}
+
+TEST_F(HttpServerTest, BadJsonIs400) {
+  for (const std::string& body :
+       {std::string(""), std::string("{"), std::string("[]"), std::string("{\"model\":\"fake\",\"prompt\":\"\xff\"}"),
+        std::string(R"({"model":"fake","prompt":"\ud83d"})"), std::string(R"({"model":"fake","prompt":"\ud83dx"})")}) {
+    const auto reply = Post("/v1/completions", body);
+    EXPECT_EQ(reply.status, 400) << body;
+    EXPECT_EQ(boost::json::parse(reply.body).at("error").at("type"), "invalid_request_error");
+  }
+  EXPECT_TRUE(core_.requests().empty());
+}
+
+TEST_F(HttpServerTest, DisconnectCancelsBeforeFirstToken) {
+  core_.SetScript([](const InferenceRequest&, AnswerSink& sink, FakeCore::Call& call) {
+    call.AwaitCancel();
+    sink.OnEnd(FakeCore::Cancelled(), nullptr);
+  });
+  for (const char* stream : {"true", "false"}) {
+    Client client(port());
+    client.Request("POST", "/v1/completions", Prompt(std::string(R"("stream":)") + stream));
+    ASSERT_TRUE(core_.AwaitBegun(core_.ended() + 1));
+  }
+  EXPECT_TRUE(core_.AwaitEnded(2));
+}
+
+TEST_F(HttpServerTest, DisconnectCancelsStream) {
+  core_.SetScript([](const InferenceRequest& request, AnswerSink& sink, FakeCore::Call& call) {
+    FakeCore::Begin(request, sink, 1);
+    ChunkEvent chunk;
+    chunk.text = "first";
+    call.Send(sink, chunk);
+    call.AwaitCancel();
+    sink.OnEnd(FakeCore::Cancelled(), nullptr);
+  });
+  {
+    Client client(port());
+    client.Request("POST", "/v1/completions", Prompt(R"("stream":true)"));
+    EXPECT_NE(client.ReadUntil("first").find("first"), std::string::npos);
+    EXPECT_EQ(core_.cancelled(), 0u);
+  }
+  EXPECT_TRUE(core_.AwaitEnded(1));
+}
+
+TEST_F(HttpServerTest, HalfCloseKeepsRunningUntilClientIsGone) {
+  std::promise<void> go;
+  auto gate = go.get_future().share();
+  core_.SetScript([gate](const InferenceRequest& request, AnswerSink& sink, FakeCore::Call& call) {
+    if (request.generate.sampling.max_tokens == 1u) {
+      gate.wait();
+      FakeCore::Count(request, sink, call);
+    } else {
+      call.AwaitCancel();
+      sink.OnEnd(FakeCore::Cancelled(), nullptr);
+    }
+  });
+  {
+    Client client(port());
+    client.Request("POST", "/v1/completions", Prompt(R"("max_tokens":1)"));
+    ASSERT_TRUE(core_.AwaitBegun(1));
+    ::shutdown(client.fd(), SHUT_WR);
+    EXPECT_EQ(Get("/live").status, 200);  // the server has seen the end by now
+    go.set_value();
+    EXPECT_EQ(client.Read().status, 200);
+  }
+  {
+    Client client(port());
+    client.Request("POST", "/v1/completions", Prompt(R"("max_tokens":2)"));
+    ASSERT_TRUE(core_.AwaitBegun(2));
+    ::shutdown(client.fd(), SHUT_WR);
+    EXPECT_EQ(Get("/live").status, 200);
+  }
+  EXPECT_TRUE(core_.AwaitEnded(2));  // the second only ends by being cancelled
+}
+
+TEST_F(HttpServerTest, SlowClientPausesEngineAndGetsEverything) {
+  constexpr int kChunks = 3000;
+  const std::string piece(4000, 'q');
+  core_.SetScript([&](const InferenceRequest& request, AnswerSink& sink, FakeCore::Call& call) {
+    FakeCore::Begin(request, sink, 1);
+    for (int i = 0; i < kChunks; ++i) {
+      ChunkEvent chunk;
+      chunk.text = piece;
+      if (!call.Send(sink, std::move(chunk))) return sink.OnEnd(FakeCore::Cancelled(), nullptr);
+    }
+    FakeCore::End(sink, "stop", 1, kChunks);
+  });
+  Client slow(port());
+  slow.Request("POST", "/v1/completions", Prompt(R"("stream":true)"));
+  slow.ReadUntil("\r\n\r\n");
+  ASSERT_TRUE(core_.AwaitPaused());
+  EXPECT_EQ(core_.ended(), 0u);
+  EXPECT_EQ(Get("/live").status, 200);  // others are served meanwhile
+  const std::string rest = slow.ReadUntil("data: [DONE]");
+  EXPECT_EQ(static_cast<size_t>(std::count(rest.begin(), rest.end(), 'q')) / piece.size(),
+            static_cast<size_t>(kChunks));
+}
+
+TEST_F(HttpServerTest, BreakInMidStreamIsAnErrorEvent) {
+  core_.SetScript([](const InferenceRequest& request, AnswerSink& sink, FakeCore::Call& call) {
+    FakeCore::Begin(request, sink, 1);
+    ChunkEvent chunk;
+    chunk.text = "a\xf0\x9f";  // an engine's bug: half a character
+    call.Send(sink, std::move(chunk));
+    sink.OnEnd(Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed, "the engine \x80 crashed"), nullptr);
+  });
+  const auto reply = Post("/v1/completions", Prompt(R"("stream":true)"));
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body.find("[DONE]"), std::string::npos);
+  const size_t at = reply.body.find("data: {\"error\"");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(boost::json::parse(reply.body.substr(at + 6)).at("error").at("code"), "engine_crashed");
+  boost::json::error_code error;
+  boost::json::parse(reply.body.substr(6, reply.body.find("\n\n") - 6), error);
+  EXPECT_FALSE(error);
+}
+
+TEST_F(HttpServerTest, QueueFullIs429WithRetryAfter) {
+  core_.SetScript([](const InferenceRequest&, AnswerSink& sink, FakeCore::Call&) {
+    sink.OnEnd(RetryableError(absl::StatusCode::kResourceExhausted, Reason::kQueueFull, "busy", "",
+                              std::chrono::milliseconds(2500)),
+               nullptr);
+  });
+  const auto reply = Post("/v1/completions", Prompt(R"("stream":true)"));
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_EQ(reply.Header("retry-after"), "3");
+}
+
+TEST_F(HttpServerTest, SecondServerOnThePortIsRefused) {
+  HttpOptions options;
+  options.port = port();
+  const auto second = HttpServer::Start(options, &core_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(ReasonOf(second.status()), Reason::kAddressInUse);
+}
+
+TEST_F(HttpServerTest, NonLoopbackIsRefused) {
+  for (const char* address : {"0.0.0.0", "192.0.2.1", "not-an-address", "::"}) {
+    HttpOptions options;
+    options.address = address;
+    options.port = 0;
+    EXPECT_FALSE(HttpServer::Start(options, &core_).ok()) << address;
+  }
+}
+
+TEST_F(HttpServerTest, StopLetsAnswersEndWithinGrace) {
+  std::promise<void> go;
+  auto gate = go.get_future().share();
+  core_.SetScript([gate](const InferenceRequest& request, AnswerSink& sink, FakeCore::Call& call) {
+    FakeCore::Begin(request, sink, 1);
+    gate.wait();
+    FakeCore::End(sink, "stop", 1, 0);
+    static_cast<void>(call);
+  });
+  Client idle(port());
+  Client busy(port());
+  busy.Request("POST", "/v1/completions", Prompt(R"("stream":true)"));
+  busy.ReadUntil("\r\n\r\n");
+  std::thread stopper([&] { server_->Stop(std::chrono::seconds(20)); });
+  EXPECT_TRUE(idle.Eof());
+  go.set_value();
+  EXPECT_NE(busy.ReadUntil("[DONE]").find("[DONE]"), std::string::npos);
+  stopper.join();
+  EXPECT_FALSE(Client(port()).connected());
+}
+
+TEST_F(HttpServerTest, StopWithoutGraceCancels) {
+  core_.SetScript([](const InferenceRequest&, AnswerSink& sink, FakeCore::Call& call) {
+    call.AwaitCancel();
+    sink.OnEnd(FakeCore::Cancelled(), nullptr);
+  });
+  Client client(port());
+  client.Request("POST", "/v1/completions", Prompt());
+  ASSERT_TRUE(core_.AwaitBegun(1));
+  server_->Stop(std::chrono::milliseconds(0));
+  EXPECT_TRUE(core_.AwaitEnded(1));
+}
+
+class HttpTimeoutTest : public HttpServerTest {
+ protected:
+  void SetUp() override {
+    options_.header_timeout = std::chrono::milliseconds(50);
+    options_.body_timeout = std::chrono::milliseconds(50);
+    StartServer();
+  }
+};
+
+TEST_F(HttpTimeoutTest, SlowHeadAndBodyAreCutOff) {
+  Client silent(port());
+  Client head(port());
+  head.Send("GET /li");
+  Client body(port());
+  body.Send("POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port()) +
+            "\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{");
+  EXPECT_TRUE(silent.Eof());
+  EXPECT_EQ(head.Read().status, 408);
+  EXPECT_EQ(body.Read().status, 408);
+}
+
+}  // namespace
+}  // namespace rumbo
