@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "daemon/core/memory_model.h"
 #include "daemon/core/speed_model.h"
@@ -179,9 +180,20 @@ class Builder {
     s.poll = 50;
     s.extra["outputs"] = std::to_string(shape.outputs);
     if (trial.experts_on_host > 0) s.extra["experts_on_host"] = std::to_string(trial.experts_on_host);
+    if (placement.split.size() > 1) s.extra["tensor_split"] = SplitText(placement.split);
     for (const auto& [key, value] : option_.settings) {
       if (key != "mmap") s.extra[key] = value;
     }
+  }
+
+  static std::string SplitText(const std::vector<double>& split) {
+    std::string text;
+    for (const double share : split) {
+      char number[16];
+      std::snprintf(number, sizeof number, "%.4f", share);
+      text += (text.empty() ? "" : ",") + std::string(number);
+    }
+    return text;
   }
 
   void Speed(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement, Attempt& a) const {

@@ -29,6 +29,9 @@ struct EngineSettings {
   std::optional<uint32_t> draft_tokens;
   std::optional<Bytes> host_cache_bytes;
   std::optional<uint32_t> poll;                 // 0 to 100
+  // Further settings by name. For llama.cpp's worker: "outputs", tokens of one step whose logits may be wanted
+  // (n_outputs_max; the compute buffer is planned for it); "experts_on_host", the first so many layers keep their
+  // routed experts in host memory; "tensor_split", shares of the devices, "0.6,0.4".
   std::map<std::string, std::string> extra;
 };
 

@@ -95,6 +95,7 @@ class Precheck {
     RUMBO_RETURN_IF_ERROR(Header());
     for (uint64_t i = 0; i < facts_->keys; ++i) RUMBO_RETURN_IF_ERROR(Key(i));
     for (uint64_t i = 0; i < facts_->tensors; ++i) RUMBO_RETURN_IF_ERROR(Tensor(i));
+    if (facts_->tensors == 0) return absl::OkStatus();
     const uint64_t data = RoundUp(in_.position(), alignment_);
     facts_->header_bytes = data;
     const auto end = CheckedAdd(data, data_end_);
