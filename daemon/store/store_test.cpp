@@ -1,0 +1,177 @@
+#include "daemon/store/store.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/manual_executor.h"
+#include "base/os/files.h"
+#include "base/status.h"
+
+namespace rumbo {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StoreTest : public ::testing::Test, public WallClock {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/rumbo-store-XXXXXX";
+    dir_ = ::mkdtemp(name);
+    Reopen();
+  }
+  void TearDown() override {
+    store_.reset();
+    fs::remove_all(dir_);
+  }
+  int64_t UnixSeconds() const override { return 1234; }
+
+  void Reopen() {
+    store_ = NewModelStore(
+        dir_ + "/state",
+        [this](const std::string& path) -> absl::StatusOr<ModelDescriptor> {
+          const auto data = ReadFile(path, 1 << 20);
+          if (!data.ok()) return data.status();
+          if (data->rfind("model", 0) != 0) {
+            return Error(absl::StatusCode::kInvalidArgument, Reason::kModelInvalid, "not a model");
+          }
+          ++inspected_;
+          ModelDescriptor descriptor;
+          descriptor.format = "gguf";
+          descriptor.architecture = *data;
+          descriptor.file_bytes = data->size();
+          return descriptor;
+        },
+        &executor_, this);
+  }
+  std::string Write(const std::string& name, const std::string& data) {
+    std::ofstream(dir_ + "/" + name, std::ios::binary) << data;
+    return dir_ + "/" + name;
+  }
+  absl::StatusOr<StoredModel> Import(ImportSpec spec, bool cancel = false) {
+    absl::StatusOr<StoredModel> result = Internal("no answer");
+    store_->Import(std::move(spec), std::make_shared<std::atomic<bool>>(cancel), [](const StepProgress&) {},
+                   [&](absl::StatusOr<StoredModel> model) { result = std::move(model); });
+    executor_.RunReady();
+    return result;
+  }
+  std::vector<StoredModel> List() {
+    absl::StatusOr<std::vector<StoredModel>> result = Internal("no answer");
+    store_->List([&](absl::StatusOr<std::vector<StoredModel>> models) { result = std::move(models); });
+    executor_.RunReady();
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *result : std::vector<StoredModel>{};
+  }
+  absl::StatusOr<Bytes> Delete(const std::string& name) {
+    absl::StatusOr<Bytes> result = Internal("no answer");
+    store_->Delete(name, [&](absl::StatusOr<Bytes> freed) { result = freed; });
+    executor_.RunReady();
+    return result;
+  }
+  int BlobCount() const {
+    int count = 0;
+    for ([[maybe_unused]] const auto& entry : fs::directory_iterator(dir_ + "/state/blobs")) ++count;
+    return count;
+  }
+
+  std::string dir_;
+  ManualExecutor executor_;
+  std::unique_ptr<ModelStore> store_;
+  int inspected_ = 0;
+};
+
+TEST_F(StoreTest, ImportsByContentHashAndSurvivesARestart) {
+  const auto model = Import({.path = Write("a", "model a"), .name = "a"});
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->variants.size(), 1u);
+  // sha256sum of "model a"
+  EXPECT_EQ(model->variants[0].sha256, "d9b0632857ca4b418510f29709cdb45a8b560322ee007a447ab4ec7b9730b88e");
+  EXPECT_EQ(model->variants[0].files[0], dir_ + "/state/blobs/sha256-" + model->variants[0].sha256);
+  struct stat info;
+  ASSERT_EQ(::stat(model->variants[0].files[0].c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0400u);
+  Reopen();
+  const auto models = List();
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].name, "a");
+  EXPECT_EQ(models[0].variants[0].descriptor.architecture, "model a");
+  EXPECT_EQ(models[0].variants[0].added_unix_s, 1234);
+  EXPECT_EQ(models[0].variants[0].state, "complete");
+}
+
+TEST_F(StoreTest, SameContentIsStoredOnceAndFreedWithItsLastName) {
+  const std::string path = Write("a", "model a");
+  ASSERT_TRUE(Import({.path = path, .name = "a"}).ok());
+  ASSERT_TRUE(Import({.path = path, .name = "b"}).ok());
+  EXPECT_EQ(BlobCount(), 1);
+  EXPECT_EQ(*Delete("a"), 0u);
+  EXPECT_EQ(BlobCount(), 1);
+  EXPECT_EQ(*Delete("b"), 7u);
+  EXPECT_EQ(BlobCount(), 0);
+  EXPECT_EQ(ReasonOf(Delete("b").status()), Reason::kModelNotFound);
+}
+
+TEST_F(StoreTest, NameOfOtherContentIsRefusedUnlessReplaced) {
+  ASSERT_TRUE(Import({.path = Write("a", "model a"), .name = "m"}).ok());
+  const std::string other = Write("b", "model bb");
+  EXPECT_EQ(ReasonOf(Import({.path = other, .name = "m"}).status()), Reason::kModelExists);
+  EXPECT_EQ(BlobCount(), 1);
+  EXPECT_TRUE(Import({.path = other, .name = "m", .replace = true}).ok());
+  EXPECT_TRUE(Import({.path = other, .name = "m"}).ok()) << "the same content again is fine";
+}
+
+TEST_F(StoreTest, NothingIsLeftOfWhatWasRefused) {
+  EXPECT_EQ(ReasonOf(Import({.path = Write("x", "junk"), .name = "x"}).status()), Reason::kModelInvalid);
+  EXPECT_EQ(ReasonOf(Import({.path = dir_, .name = "x"}).status()), Reason::kNotAFile);
+  EXPECT_EQ(ReasonOf(Import({.path = dir_ + "/none", .name = "x"}).status()), Reason::kFileNotFound);
+  const std::string good = Write("g", "model g");
+  EXPECT_EQ(ReasonOf(Import({.path = good, .name = "x", .expected_sha256 = "00"}).status()), Reason::kHashMismatch);
+  EXPECT_EQ(ReasonOf(Import({.path = good, .name = "x"}, true).status()), Reason::kCancelled);
+  EXPECT_EQ(BlobCount(), 0);
+  EXPECT_TRUE(List().empty());
+}
+
+TEST_F(StoreTest, HostileNamesAreRefused) {
+  const std::string good = Write("g", "model g");
+  for (const std::string& name : {std::string(), std::string("../x"), std::string("a/../b"), std::string("/a"), std::string("a//b"),
+                                 std::string("-rf"), std::string("a\nb"), std::string("a\0b", 3), std::string("a/"), std::string(201, 'a')}) {
+    EXPECT_EQ(ReasonOf(Import({.path = good, .name = name}).status()), Reason::kInvalidArgument) << name;
+  }
+  EXPECT_TRUE(Import({.path = good, .name = "org/model:q4_k_m@v1"}).ok());
+}
+
+TEST_F(StoreTest, LeftoversOfAnInterruptedImportGoAtTheNextStart) {
+  List();
+  std::ofstream(dir_ + "/state/blobs/tmp-1-1") << "half";
+  Reopen();
+  List();
+  EXPECT_EQ(BlobCount(), 0);
+}
+
+TEST_F(StoreTest, ACutBlobIsListedAsDamaged) {
+  const auto model = Import({.path = Write("a", "model a"), .name = "a"});
+  ASSERT_TRUE(model.ok());
+  const std::string blob = model->variants[0].files[0];
+  ::chmod(blob.c_str(), 0600);
+  fs::resize_file(blob, 3);
+  EXPECT_EQ(List()[0].variants[0].state, "damaged");
+}
+
+TEST_F(StoreTest, FullDiskIsSaidAndLeavesNothing) {
+  if (::geteuid() != 0 || ::system("mountpoint -q /dev/shm") != 0) GTEST_SKIP() << "needs root to mount a small tmpfs";
+  const std::string state = dir_ + "/state";
+  fs::create_directories(state);
+  if (::system(("mount -t tmpfs -o size=256k none " + state).c_str()) != 0) GTEST_SKIP() << "cannot mount here";
+  const auto result = Import({.path = Write("big", "model " + std::string(400000, 'x')), .name = "big"});
+  EXPECT_EQ(ReasonOf(result.status()), Reason::kDiskFull) << result.status();
+  EXPECT_EQ(BlobCount(), 0);
+  EXPECT_TRUE(Import({.path = Write("small", "model s"), .name = "small"}).ok()) << "the store works on";
+  store_.reset();
+  ASSERT_EQ(::system(("umount " + state).c_str()), 0);
+}
+
+}  // namespace
+}  // namespace rumbo

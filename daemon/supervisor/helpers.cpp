@@ -1,0 +1,161 @@
+#include "daemon/supervisor/helpers.h"
+
+#include <unistd.h>
+
+#include <boost/json.hpp>
+
+#include "base/os/files.h"
+#include "base/os/subprocess.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "devices/api/topology_json.h"
+#include "devices/assemble/host.h"
+#include "devices/cpu/host_probe.h"
+
+namespace rumbo {
+namespace {
+
+namespace json = boost::json;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kInspectDeadline{5000};
+constexpr milliseconds kProbeDeadline{15000};
+constexpr size_t kMaxDescriptor = 16 << 20;
+constexpr size_t kMaxTopology = 8 << 20;
+
+absl::StatusCode CodeFor(Reason reason) {
+  switch (reason) {
+    case Reason::kFileNotFound: return absl::StatusCode::kNotFound;
+    case Reason::kFileNotReadable: return absl::StatusCode::kPermissionDenied;
+    case Reason::kUnsupportedArchitecture: return absl::StatusCode::kFailedPrecondition;
+    case Reason::kInternal: return absl::StatusCode::kInternal;
+    default: return absl::StatusCode::kInvalidArgument;
+  }
+}
+
+// {"error":{"reason","message","next_step"}} as a status; nullopt for other text.
+std::optional<absl::Status> ErrorFromJson(const std::string& text) {
+  boost::system::error_code error;
+  const json::value value = json::parse(text, error);
+  if (error || !value.is_object()) return std::nullopt;
+  const json::value* object = value.as_object().if_contains("error");
+  if (object == nullptr || !object->is_object()) return std::nullopt;
+  const auto field = [&](const char* key) {
+    const json::value* v = object->as_object().if_contains(key);
+    return v != nullptr && v->is_string() ? SanitizeUtf8(v->as_string().c_str()) : std::string();
+  };
+  const Reason reason = ReasonFromCode(field("reason")).value_or(Reason::kModelInvalid);
+  return Error(CodeFor(reason), reason, field("message"), field("next_step"));
+}
+
+class Inspector final : public ModelInspector {
+ public:
+  Inspector(std::string bin_dir, Executor* executor) : bin_dir_(std::move(bin_dir)), executor_(executor) {}
+  void Inspect(std::string path, Callback<ModelDescriptor> done) override {
+    executor_->Post([bin_dir = bin_dir_, path = std::move(path), done = std::move(done)] { done(InspectFile(bin_dir, path)); });
+  }
+
+ private:
+  const std::string bin_dir_;
+  Executor* const executor_;
+};
+
+// "RssAnon:   1234 kB" of /proc/PID/status: what a process holds besides files.
+std::optional<Bytes> AnonymousBytes(int64_t pid) {
+  const auto status = ReadFile("/proc/" + std::to_string(pid) + "/status", 64 << 10);
+  if (!status.ok()) return std::nullopt;
+  const size_t at = status->find("RssAnon:");
+  if (at == std::string::npos) return std::nullopt;
+  return SaturatingMul(std::strtoull(status->c_str() + at + 8, nullptr, 10), kKiB);
+}
+
+class ProbedTopology final : public TopologySource {
+ public:
+  ProbedTopology(std::string bin_dir, std::string cache_dir, Executor* executor)
+      : bin_dir_(std::move(bin_dir)), cache_dir_(std::move(cache_dir)), executor_(executor) {}
+
+  void Probe(Callback<Topology> done) override {
+    executor_->Post([this, done = std::move(done)] { done(RunProbe()); });
+  }
+
+  void RefreshMemory(Topology& topology) override {
+    if (topology.source != "probe") return;
+    Facts facts;
+    facts.host = ReadHost(Root("/"));
+    Topology fresh;
+    AddHost(facts, fresh);
+    for (const MemoryPool& pool : fresh.pools) {
+      for (MemoryPool& known : topology.pools) {
+        if (known.id != pool.id || pool.kind != PoolKind::kSystem) continue;
+        known.free_bytes = pool.free_bytes;
+        for (const MemoryLimit& limit : pool.limits) {
+          for (MemoryLimit& known_limit : known.limits) {
+            if (known_limit.id == limit.id) known_limit.used_bytes = limit.used_bytes;
+          }
+        }
+      }
+    }
+  }
+
+  std::optional<Bytes> ProcessBytes(int64_t pid, const MemoryPool& pool) override {
+    if (pool.kind != PoolKind::kSystem) return std::nullopt;
+    return AnonymousBytes(pid);
+  }
+
+  absl::StatusOr<Topology> Profile(const std::string& name) override {
+    return Error(absl::StatusCode::kNotFound, Reason::kProfileNotFound, "no hardware profile is called " + name.substr(0, 100));
+  }
+  std::vector<std::string> ProfileNames() override { return {}; }
+
+ private:
+  absl::StatusOr<Topology> RunProbe() const {
+    SpawnSpec spec;
+    spec.argv = {bin_dir_ + "/rumbo-probe", "--json"};
+    if (!cache_dir_.empty()) spec.argv.insert(spec.argv.end(), {"--cache-dir", cache_dir_, "--measure-cpu"});
+    spec.env = CleanEnvironment();
+    // Drivers see device nodes and groups of the real user only outside a user namespace.
+    spec.isolate = false;
+    const auto result = RunHelper(spec, kProbeDeadline, kMaxTopology);
+    const auto failed = [](const std::string& what) {
+      return Error(absl::StatusCode::kUnavailable, Reason::kProbeFailed, "the hardware probe " + what, "Run `rumbo-probe --json` to see.");
+    };
+    if (!result.ok()) return failed("did not start: " + MessageOf(result.status()));
+    if (result->timed_out) return failed("hung and was stopped");
+    if (!result->exit.exited || result->exit.code != 0) {
+      return failed("ended with " + result->exit.Describe() + ": " + EscapeForLog(result->err));
+    }
+    auto topology = TopologyFromJson(result->out);
+    if (!topology.ok()) return failed("answered nonsense: " + MessageOf(topology.status()));
+    return topology;
+  }
+
+  const std::string bin_dir_;
+  const std::string cache_dir_;
+  Executor* const executor_;
+};
+
+}  // namespace
+
+absl::StatusOr<ModelDescriptor> InspectFile(const std::string& bin_dir, const std::string& path) {
+  if (path.find('\0') != std::string::npos) return InvalidArgument("the path contains a NUL byte");
+  SpawnSpec spec;
+  spec.argv = {bin_dir + "/rumbo-inspect", path, "--json"};
+  spec.env = CleanEnvironment();
+  const auto result = RunHelper(spec, kInspectDeadline, kMaxDescriptor);
+  if (!result.ok()) return Annotate(result.status(), "rumbo-inspect");
+  if (result->exit.exited && result->exit.code == 0 && !result->timed_out) return DescriptorFromJson(result->out);
+  if (const auto error = ErrorFromJson(result->out)) return *error;
+  return Error(absl::StatusCode::kInvalidArgument, Reason::kModelInvalid,
+               "the file made its reader " + (result->timed_out ? std::string("hang") : "end with " + result->exit.Describe()),
+               "The file is damaged or hostile; get it again from its source.");
+}
+
+std::unique_ptr<ModelInspector> NewModelInspector(std::string bin_dir, Executor* executor) {
+  return std::make_unique<Inspector>(std::move(bin_dir), executor);
+}
+
+std::unique_ptr<TopologySource> NewTopologySource(std::string bin_dir, std::string cache_dir, Executor* executor) {
+  return std::make_unique<ProbedTopology>(std::move(bin_dir), std::move(cache_dir), executor);
+}
+
+}  // namespace rumbo
