@@ -108,7 +108,7 @@ class Collector {
     const std::string parent = path.size() > 1 ? path[path.size() - 2] : "";
     if (key == "driver_version") return Set(out_.driver_version, value);
     if (key == "cuda_version") return Set(out_.cuda_version, value);
-    if (key == "gpu" && !value.empty() && out_.gpus.size() < kMaxGpus) {
+    if (key == "gpu" && path.size() <= 2 && !PciAddress(value).empty() && out_.gpus.size() < kMaxGpus) {
       out_.gpus.emplace_back().address = PciAddress(value);
       return;
     }

@@ -1,0 +1,305 @@
+// Trees and texts captured on real machines, where they stand beside the project. What is expected was written
+// by hand from the files and from what is known about the hardware, not from this program's output.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/os/files.h"
+#include "devices/nvidia/nvidia_text.h"
+#include "devices/testing/machines.h"
+
+namespace rumbo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+#define NEED_CAPTURES() \
+  if (CaptureDir().empty()) GTEST_SKIP() << "no captures beside the project (../shared/captures)"
+
+Topology Probe(const std::string& tree) {
+  GatherOptions options;
+  options.vendor_libraries = false;
+  return Assemble(Gather(Root(CaptureDir() + "/" + tree), options).facts);
+}
+
+struct Card {
+  const char* tree;
+  const char* id;
+  MemoryKind memory;
+  const char* gfx;
+  std::optional<Bytes> vram;
+  double link;  // bytes/s, 0 unknown
+};
+
+constexpr double kGen3x16 = 15.75e9, kGen4x16 = 31.5e9, kGen5x16 = 63.0e9;
+
+TEST(CapturedTreeTest, EveryCardHasItsKindTargetAndMemory) {
+  NEED_CAPTURES();
+  const MemoryKind discrete = MemoryKind::kDiscrete, unified = MemoryKind::kUnified;
+  const Card cards[] = {
+      {"amd-hd7870", "gpu-0000:01:00.0", discrete, "", {}, 0.98e9},
+      {"amd-r7-240", "gpu-0000:01:00.0", discrete, "", 2147483648u, 3.94e9},
+      {"amd-r9-280", "gpu-0000:01:00.0", discrete, "", {}, 4.0e9},
+      {"amd-rx5500xt", "gpu-0000:04:00.0", discrete, "gfx1012", {}, kGen4x16},
+      {"amd-rx5700xt", "gpu-0000:28:00.0", discrete, "gfx1010", {}, kGen4x16},
+      {"amd-rx580", "gpu-0000:09:00.0", discrete, "gfx803", 4294967296u, kGen3x16},
+      {"amd-rx6600", "gpu-0000:12:00.0", discrete, "gfx1032", {}, kGen4x16},
+      {"amd-rx6600xt", "gpu-0000:0b:00.0", discrete, "gfx1032", {}, kGen4x16},
+      {"amd-rx6900xt", "gpu-0000:0c:00.0", discrete, "gfx1030", 17163091968u, kGen4x16},
+      {"amd-rx7700s", "gpu-0000:03:00.0", discrete, "gfx1102", {}, kGen4x16 / 2},
+      {"amd-rx7800xt", "gpu-0000:03:00.0", discrete, "gfx1101", {}, kGen4x16},
+      {"amd-rx9070", "gpu-0000:03:00.0", discrete, "gfx1201", {}, kGen5x16},
+      {"amd-rx9070xt", "gpu-0000:0f:00.0", discrete, "gfx1201", {}, kGen5x16},
+      {"amd-vega56", "gpu-0000:0b:00.0", discrete, "gfx900", 8573157376u, kGen3x16},
+      {"amd-strixpoint", "gpu-0000:c1:00.0", unified, "gfx1150", {}, 0},
+      {"amd-vangogh", "gpu-0000:04:00.0", unified, "gfx1033", {}, 0},
+      {"intel-a380-i915", "gpu-0000:0b:00.0", discrete, "", {}, 0},  // 2.5 GT/s x1 is the card's own switch
+      {"intel-a380-xe", "gpu-0000:08:00.0", discrete, "", {}, 0},
+      {"intel-b580", "gpu-0000:09:00.0", discrete, "", {}, 0},
+      {"intel-b580-6.16", "gpu-0000:0b:00.0", discrete, "", {}, 0},
+      {"intel-cometlake", "gpu-0000:00:02.0", unified, "", {}, 0},
+      {"nvidia-rtx4080", "gpu-0000:09:00.0", discrete, "sm_89", {}, 8.0e9},
+  };
+  for (const Card& c : cards) {
+    SCOPED_TRACE(c.tree);
+    const Topology t = Probe(std::string("sysfs/") + c.tree);
+    const Device* d = t.FindDevice(c.id);
+    ASSERT_NE(d, nullptr);
+    EXPECT_EQ(t.devices.size(), 2u);  // the CPU and this card
+    EXPECT_EQ(d->kind, DeviceKind::kGpu);
+    EXPECT_EQ(d->memory_kind, c.memory);
+    EXPECT_EQ(d->gfx_target, c.gfx);
+    EXPECT_TRUE(d->present);
+    EXPECT_FALSE(d->accessible);  // these trees have no /dev
+    EXPECT_FALSE(d->usable);
+    EXPECT_EQ(d->link_bytes_s.value.has_value(), c.link != 0);
+    EXPECT_NEAR(d->link_bytes_s.value.value_or(0), c.link, c.link * 0.01);
+    if (c.memory == discrete) {
+      EXPECT_EQ(t.FindPool(d->pools.at(0))->total_bytes, c.vram);
+      EXPECT_EQ(t.FindPool(d->pools.at(0))->kind, PoolKind::kVram);
+    } else {
+      EXPECT_EQ(d->pools.at(0), "pool-system");
+    }
+  }
+}
+
+TEST(CapturedTreeTest, StrixPointHasACarveoutAndAGttLimit) {
+  NEED_CAPTURES();
+  const Topology t = Probe("sysfs/amd-strixpoint");
+  const Device& gpu = *t.FindDevice("gpu-0000:c1:00.0");
+  EXPECT_EQ(gpu.compute_units, 12);  // an 880M: 24 SIMDs, two per CU
+  EXPECT_THAT(gpu.pools, ElementsAre("pool-system", "pool-carveout-0000:c1:00.0"));
+  const MemoryPool& carveout = *t.FindPool("pool-carveout-0000:c1:00.0");
+  EXPECT_EQ(carveout.total_bytes, 536870912u);
+  EXPECT_EQ(carveout.free_bytes, 536870912u - 514580480u);
+  const MemoryPool& system = *t.FindPool("pool-system");
+  EXPECT_EQ(system.total_bytes, 32882008064u);  // the tree has no meminfo; KFD says it
+  ASSERT_GE(system.limits.size(), 1u);
+  EXPECT_EQ(system.limits[0].id, "limit-gtt-0000:c1:00.0");
+  EXPECT_EQ(system.limits[0].max_bytes, 16441004032u);
+  EXPECT_EQ(system.limits[0].used_bytes, 3946811392u);
+}
+
+TEST(CapturedTreeTest, RebarIsReadFromVisibleVram) {
+  NEED_CAPTURES();
+  EXPECT_THAT(Probe("sysfs/amd-rx6900xt").FindDevice("gpu-0000:0c:00.0")->evidence, testing::Contains("ReBAR: on"));
+  for (const auto& [tree, id] : {std::pair("amd-rx580", "gpu-0000:09:00.0"), std::pair("amd-vega56", "gpu-0000:0b:00.0"),
+                                 std::pair("amd-r7-240", "gpu-0000:01:00.0")}) {
+    EXPECT_THAT(Probe(std::string("sysfs/") + tree).FindDevice(id)->evidence, testing::Contains(HasSubstr("ReBAR: off"))) << tree;
+  }
+}
+
+TEST(CapturedTreeTest, AVirtualMachineWithoutAGpuHasNone) {
+  NEED_CAPTURES();
+  const Topology t = Probe("sysfs/nogpu-firecracker-vm");
+  ASSERT_EQ(t.devices.size(), 1u);
+  EXPECT_EQ(t.FindPool("pool-system")->total_bytes, 24684092 * kKiB);
+}
+
+TEST(CapturedKfdTest, SixtyThreePartitionsOfEightCards) {
+  NEED_CAPTURES();
+  const Topology t = Probe("kfd/mi300x-cpx-8gpu-63of64partitions");
+  int gpus = 0;
+  std::map<std::string, int> per_card;
+  for (const Device& d : t.devices) {
+    if (d.kind != DeviceKind::kGpu) continue;
+    ++gpus;
+    ++per_card[d.parent.empty() ? d.id : d.parent];
+    EXPECT_EQ(d.gfx_target, "gfx942");
+    EXPECT_EQ(d.compute_units, 38);  // 152 SIMDs
+    EXPECT_EQ(d.memory_kind, MemoryKind::kDiscrete);
+    EXPECT_EQ(d.bandwidth_bytes_s.value, std::nullopt) << d.id;  // a partition has a share of the card's
+  }
+  EXPECT_EQ(gpus, 63);
+  ASSERT_EQ(per_card.size(), 8u);
+  EXPECT_EQ(std::count_if(per_card.begin(), per_card.end(), [](const auto& c) { return c.second == 8; }), 7);
+  EXPECT_EQ(per_card.rbegin()->second, 7);
+  EXPECT_EQ(t.pools.size(), 9u);  // eight cards and the system: never 63
+  EXPECT_EQ(t.FindPool("pool-vram-0000:05:00.0")->total_bytes, std::nullopt);  // the capture has no banks
+  EXPECT_EQ(t.interconnect, "xgmi");
+}
+
+TEST(CapturedKfdTest, EightMi210) {
+  NEED_CAPTURES();
+  const Topology t = Probe("kfd/mi210-8gpu-xgmi");
+  std::set<std::string> ids;
+  for (const Device& d : t.devices) {
+    if (d.kind != DeviceKind::kGpu) continue;
+    ids.insert(d.id);
+    EXPECT_EQ(d.gfx_target, "gfx90a");
+    EXPECT_EQ(d.compute_units, 104);
+    EXPECT_EQ(d.parent, "");
+  }
+  EXPECT_THAT(ids, ElementsAre("gpu-0000:03:00.0", "gpu-0000:26:00.0", "gpu-0000:43:00.0", "gpu-0000:63:00.0",
+                               "gpu-0000:83:00.0", "gpu-0000:a3:00.0", "gpu-0000:c3:00.0", "gpu-0000:e3:00.0"));
+}
+
+TEST(CapturedKfdTest, AnOldKernelWithoutTargetsIsReadByIds) {
+  NEED_CAPTURES();
+  const Topology t = Probe("kfd/vega20-mi50-old-kernel-2gpu");
+  std::vector<const Device*> gpus;
+  for (const Device& d : t.devices) {
+    if (d.kind == DeviceKind::kGpu) gpus.push_back(&d);
+  }
+  // Its authors copied node 1 to make node 2: same address, other unique id and render node.
+  ASSERT_EQ(gpus.size(), 2u);
+  for (const Device* d : gpus) {
+    EXPECT_EQ(d->pci_id, "1002:6860");
+    EXPECT_EQ(d->gfx_target, "gfx900");  // PCI 6860 is Vega 10, whatever the folder is called
+    EXPECT_EQ(d->compute_units, 64);
+    EXPECT_EQ(d->parent, "");
+    EXPECT_EQ(t.FindPool(d->pools.at(0))->total_bytes, 17163091968u);
+  }
+}
+
+TEST(CapturedTreeTest, NothingGuessesInAnyTree) {
+  NEED_CAPTURES();
+  for (const char* kind : {"sysfs", "kfd"}) {
+    for (const std::string& name : Root(CaptureDir()).List(kind)) {
+      const Topology t = Probe(std::string(kind) + "/" + name);
+      for (const MemoryPool& p : t.pools) {
+        EXPECT_FALSE(p.source.empty()) << name << " " << p.id;
+        EXPECT_LE(p.free_bytes.value_or(0), p.total_bytes.value_or(0)) << name << " " << p.id;
+      }
+      for (const Device& d : t.devices) {
+        EXPECT_TRUE(d.present) << name;
+        EXPECT_FALSE(d.reason.empty()) << name << " " << d.id;
+        EXPECT_FALSE(d.memory_kind_rule.empty()) << name << " " << d.id;
+        for (const std::string& pool : d.pools) EXPECT_NE(t.FindPool(pool), nullptr) << name << " " << pool;
+      }
+    }
+  }
+}
+
+// --- texts of tools ---
+
+std::string Capture(const std::string& path) {
+  auto text = ReadFile(CaptureDir() + "/" + path, 4 * kMiB);
+  EXPECT_TRUE(text.ok()) << path;
+  return text.ok() ? *text : "";
+}
+
+// The part of a capture file that one command printed ("# $ command" above, "####" around).
+std::string Section(const std::string& text, const std::string& command, int occurrence = 0) {
+  const std::string head = "# $ " + command + "\n";
+  size_t at = text.find(head);
+  while (occurrence-- > 0 && at != std::string::npos) at = text.find(head, at + 1);
+  if (at == std::string::npos) return "";
+  at = text.find('\n', at + head.size()) + 1;  // past the line of ####
+  return text.substr(at, text.find("\n####", at) - at);
+}
+
+TEST(CapturedNvidiaTest, TheLongTextOfAnH200) {
+  NEED_CAPTURES();
+  const std::string file = Capture("nvidia/linux-x86_64__nvidia-h200__590.48.01.txt");
+  const NvidiaFacts facts = ParseNvidiaSmi(Section(file, "nvidia-smi -q"));
+  EXPECT_EQ(facts.driver_version, "590.48.01");
+  EXPECT_EQ(facts.cuda_version, "13.1");
+  ASSERT_EQ(facts.gpus.size(), 1u);
+  const NvidiaGpu& gpu = facts.gpus[0];
+  EXPECT_EQ(gpu.address, "0000:83:00.0");
+  EXPECT_EQ(gpu.name, "NVIDIA H200");
+  EXPECT_EQ(gpu.total, 143771 * kMiB);
+  EXPECT_EQ(gpu.reserved, 614 * kMiB);
+  EXPECT_EQ(gpu.free, 143158 * kMiB);
+  EXPECT_EQ(gpu.bar1_total, 262144 * kMiB);
+  EXPECT_EQ(gpu.mig_enabled, false);
+  EXPECT_EQ(gpu.pcie_generation, 5);
+  EXPECT_EQ(gpu.pcie_width, 16);
+  EXPECT_FALSE(gpu.memory_not_supported);
+}
+
+TEST(CapturedNvidiaTest, TheTableOfAnH200AndOfOthers) {
+  NEED_CAPTURES();
+  const NvidiaFacts h200 = ParseNvidiaSmi(Section(Capture("nvidia/linux-x86_64__nvidia-h200__590.48.01.txt"), "nvidia-smi "));
+  ASSERT_EQ(h200.gpus.size(), 1u);
+  EXPECT_EQ(h200.gpus[0].name, "NVIDIA H200");
+  EXPECT_EQ(h200.gpus[0].total, 143771 * kMiB);
+  EXPECT_EQ(h200.driver_version, "590.48.01");
+  const NvidiaFacts ada = ParseNvidiaSmi(Section(Capture("nvidia/linux-x86_64__nvidia-geforce-rtx-4080-super__595.71.05.txt"), "nvidia-smi -q"));
+  ASSERT_EQ(ada.gpus.size(), 1u);
+  EXPECT_THAT(ada.gpus[0].name, HasSubstr("4080 SUPER"));
+  EXPECT_EQ(ada.gpus[0].mig_enabled, std::nullopt);  // N/A is unknown, not "off"
+  EXPECT_GT(ada.gpus[0].total.value_or(0), 15 * kGiB);
+}
+
+TEST(CapturedNvidiaTest, Gb10HasNoMemoryOfItsOwn) {
+  NEED_CAPTURES();
+  const NvidiaFacts facts = ParseNvidiaSmi(Capture("nvidia/nvidia-smi-gb10-memory-not-supported-excerpt.txt"));
+  ASSERT_EQ(facts.gpus.size(), 1u);
+  EXPECT_EQ(facts.gpus[0].address, "000f:01:00.0");
+  EXPECT_EQ(facts.gpus[0].name, "NVIDIA GB10");
+  EXPECT_TRUE(facts.gpus[0].memory_not_supported);
+  EXPECT_EQ(facts.gpus[0].total, std::nullopt);
+}
+
+TEST(CapturedNvidiaTest, XmlWithMigInstances) {
+  NEED_CAPTURES();
+  const NvidiaFacts facts = ParseNvidiaSmi(Capture("nvidia/telegraf-xml/a100-sxm4-v12.xml"));
+  EXPECT_EQ(facts.driver_version, "535.54.03");
+  ASSERT_FALSE(facts.gpus.empty());
+  const NvidiaGpu& gpu = facts.gpus[0];
+  EXPECT_EQ(gpu.address, "0000:01:00.0");
+  EXPECT_EQ(gpu.name, "NVIDIA A100-SXM4-80GB");
+  EXPECT_EQ(gpu.mig_enabled, true);
+  ASSERT_EQ(gpu.mig.size(), 4u);
+  EXPECT_EQ(gpu.mig[0].gpu_instance, 3);
+  EXPECT_EQ(gpu.mig[0].total, 19968 * kMiB);
+  EXPECT_EQ(gpu.mig[0].used, 12 * kMiB);
+}
+
+TEST(CapturedNvidiaTest, OtherXmlVersions) {
+  NEED_CAPTURES();
+  const NvidiaFacts rtx = ParseNvidiaSmi(Capture("nvidia/telegraf-xml/rtx-3080-v13.xml"));
+  ASSERT_EQ(rtx.gpus.size(), 1u);
+  EXPECT_EQ(rtx.gpus[0].total, 10240 * kMiB);
+  EXPECT_EQ(rtx.gpus[0].used, 9184 * kMiB);
+  EXPECT_EQ(rtx.gpus[0].free, 660 * kMiB);
+  for (const std::string& file : Root(CaptureDir()).List("nvidia/telegraf-xml")) {
+    const NvidiaFacts facts = ParseNvidiaSmi(Capture("nvidia/telegraf-xml/" + file));
+    ASSERT_FALSE(facts.gpus.empty()) << file;
+    for (const NvidiaGpu& gpu : facts.gpus) {
+      EXPECT_FALSE(gpu.name.empty()) << file;
+      EXPECT_FALSE(gpu.address.empty()) << file;
+      EXPECT_TRUE(gpu.total.has_value()) << file;
+    }
+  }
+}
+
+TEST(CapturedNvidiaTest, ProcInformationNamesTheCard) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  tree.File("/proc/driver/nvidia/gpus/0000:01:00.0/information", Capture("proc-nvidia/gpus/0000:01:00.0/information"));
+  const NvidiaFacts facts = ReadNvidiaProc(tree.root());
+  ASSERT_EQ(facts.gpus.size(), 1u);
+  EXPECT_EQ(facts.gpus[0].name, "NVIDIA GeForce RTX 3090");
+  EXPECT_EQ(facts.gpus[0].address, "0000:01:00.0");
+  EXPECT_EQ(facts.gpus[0].total, std::nullopt);
+  EXPECT_EQ(facts.driver_version, "590.48.01");
+  EXPECT_EQ(facts.source, "proc");
+}
+
+}  // namespace
+}  // namespace rumbo
