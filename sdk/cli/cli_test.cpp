@@ -7,6 +7,8 @@
 #include <boost/json.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "sdk/cli/testing/run_program.h"
 #include "sdk/cpp/testing/fake_daemon.h"
@@ -150,6 +152,41 @@ TEST_F(CliTest, HelpAndVersionGoToStandardOutput) {
   EXPECT_THAT(Rumbo({"--version"}).out, StartsWith("rumbo "));
 }
 
+// Words of `text` that begin with "--", without what follows the name.
+std::set<std::string> OptionsIn(const std::string& text) {
+  std::set<std::string> options;
+  for (size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
+    size_t end = at + 2;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '-')) ++end;
+    if (end > at + 2) options.insert(text.substr(at, end - at));
+  }
+  return options;
+}
+
+TEST_F(CliTest, DocsListExactlyTheCommandsAndOptionsThatAreThere) {
+  std::ifstream in(std::string(RUMBO_SOURCE_DIR) + "/docs/cli.md");
+  const std::string docs((std::istreambuf_iterator<char>(in)), {});
+  std::set<std::string> documented;
+  for (size_t at = docs.find("\n### `rumbo "); at != std::string::npos; at = docs.find("\n### `rumbo ", at + 1)) {
+    const size_t name = at + 12;
+    const std::string command = docs.substr(name, docs.find_first_of(" `", name) - name);
+    documented.insert(command);
+    auto wanted = OptionsIn(Rumbo({command, "--help"}).out);
+    wanted.erase("--help");
+    wanted.erase("--json");
+    const size_t text = docs.find('\n', at + 1);
+    EXPECT_EQ(OptionsIn(docs.substr(text, docs.find("\n##", text) - text)), wanted) << command;
+  }
+  const std::string help = Rumbo({"--help"}).out;
+  std::set<std::string> there;
+  std::istringstream lines(help.substr(help.find("Subcommands:")));
+  std::string line;
+  for (std::getline(lines, line); std::getline(lines, line);) {
+    if (line.size() > 2) there.insert(line.substr(2, line.find(' ', 2) - 2));
+  }
+  EXPECT_EQ(documented, there);
+}
+
 TEST_F(CliTest, JsonHasTheKeysThatToolsRelyOn) {
   const auto devices = Json({"devices"});
   for (const char* key : {"id", "kind", "name", "vendor", "memory_kind", "pools", "backends", "present", "accessible",
@@ -247,6 +284,18 @@ TEST_F(CliTest, NamesOfOthersCannotDriveTheTerminal) {
 TEST_F(CliTest, AnAnswerKeepsItsBytesInAPipeAndLosesControlsOnATerminal) {
   EXPECT_EQ(Rumbo({"run", "evil", "x"}).out, "a\x1b[31mb\xc2\x9b\x07" "c\n\td\n");
   EXPECT_EQ(Rumbo({"run", "evil", "x"}, "", true).out, "a[31mbc\n\td\n");
+}
+
+TEST_F(CliTest, RunLoadsInSightOfATerminalOnly) {
+  Rumbo({"run", "hello", "hi"});
+  EXPECT_FALSE(daemon_->seen().load);
+  Program::Spec spec = Spec({"run", "hello", "hi"}, "", true);
+  spec.errors_too = true;
+  const auto outcome = Program::Run(spec);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(daemon_->seen().load->name(), "hello");
+  EXPECT_THAT(outcome.out, HasSubstr("\r\x1b[Kload"));
+  EXPECT_THAT(outcome.out, HasSubstr("\r\x1b[KHello, world\n"));
 }
 
 TEST_F(CliTest, NoProgressOutsideATerminal) {

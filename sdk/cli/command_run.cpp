@@ -7,6 +7,7 @@
 #include "base/os/interrupt.h"
 #include "base/utf8.h"
 #include "sdk/cli/commands.h"
+#include "sdk/cli/progress.h"
 #include "sdk/cli/render.h"
 #include "sdk/cpp/json.h"
 
@@ -147,7 +148,8 @@ class Conversation {
     if (f.reason == "context") Note(session_.err, "(the context is full)");
     if (!options_.verbose) return;
     const Started& s = answer.started;
-    Note(session_.err, "placed    " + Placement(s.engine, s.backend, s.devices) + ", instance " + Safe(s.instance_id) +
+    Note(session_.err, "placed    " + Placement(s.engine, s.backend, s.devices) +
+                           (s.instance_id.empty() ? "" : ", instance " + Safe(s.instance_id)) +
                            (s.placement_reason.empty() ? "" : ": " + Safe(s.placement_reason)));
     Note(session_.err, "tokens    " + std::to_string(f.usage.prompt_tokens) + " in the prompt (" +
                            std::to_string(f.usage.cached_tokens) + " cached), " +
@@ -174,6 +176,22 @@ bool LacksTemplate(const Client& client, const std::string& name) {
     if (variant.has_chat_template) return false;
   }
   return true;
+}
+
+// Where nothing of the model is loaded yet, loads it with a progress line to look at; the answer would wait for
+// the same load in silence.
+std::optional<Error> LoadInSight(const Session& session, const Client& client, Interrupts& interrupts) {
+  if (!session.err.terminal) return std::nullopt;
+  const auto list = client.Instances();
+  if (!list) return list.error();
+  for (const auto& instance : list->instances) {
+    if (instance.model == session.options.subject) return std::nullopt;
+  }
+  ProgressLine line(session.err);
+  CallOptions call;
+  call.cancel = interrupts.token();
+  const auto loaded = client.Load({.model = session.options.subject}, [&](const Progress& p) { line.Show(p); }, call);
+  return loaded ? std::nullopt : std::optional(loaded.error());
 }
 
 }  // namespace
@@ -204,6 +222,9 @@ int RunInference(const Session& session) {
   if (!raw && LacksTemplate(*client, options.subject)) {
     Note(session.err, Safe(options.subject) + " has no chat template: the text is continued as it is (--raw).");
     raw = true;
+  }
+  if (const auto error = LoadInSight(session, *client, interrupts)) {
+    return interrupts.requested() ? kExitInterrupted : Fail(*error);
   }
   Conversation conversation(session, *client, interrupts, raw);
   return interactive ? conversation.Talk() : conversation.Ask(prompt);

@@ -28,7 +28,7 @@ class CommandLine {
     try {
       app_.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
-      return Refused{0, Chosen().help(), ""};
+      return Refused{0, app_.get_subcommands().empty() ? app_.help() : Chosen().help("rumbo"), ""};
     } catch (const CLI::CallForVersion& version) {
       return Refused{0, std::string(version.what()) + "\n", ""};
     } catch (const CLI::ExtrasError&) {

@@ -59,7 +59,7 @@ Program::Program(Spec spec) : input_(std::move(spec.input)), terminal_(spec.term
     if (terminal_) ::ioctl(out[1], TIOCSCTTY, 0);
     ::dup2(in[0], 0);
     ::dup2(out[1], 1);
-    ::dup2(err[1], 2);
+    ::dup2(spec.errors_too ? out[1] : err[1], 2);
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
