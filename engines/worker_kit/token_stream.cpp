@@ -16,15 +16,18 @@ void Merge(v1::Chunk* into, v1::Chunk&& chunk) {
 
 }  // namespace
 
-std::shared_ptr<TokenStream> TokenStream::Create(std::function<void(Event)> on_event) {
-  std::shared_ptr<TokenStream> stream(new TokenStream(std::move(on_event)));
+template <typename Response>
+std::shared_ptr<BasicTokenStream<Response>> BasicTokenStream<Response>::Create(std::function<void(Event)> on_event) {
+  std::shared_ptr<BasicTokenStream> stream(new BasicTokenStream(std::move(on_event)));
   stream->self_ = stream;
   return stream;
 }
 
-TokenStream::TokenStream(std::function<void(Event)> on_event) : on_event_(std::move(on_event)) {}
+template <typename Response>
+BasicTokenStream<Response>::BasicTokenStream(std::function<void(Event)> on_event) : on_event_(std::move(on_event)) {}
 
-void TokenStream::PushStarted(v1::Started started) {
+template <typename Response>
+void BasicTokenStream<Response>::PushStarted(v1::Started started) {
   const std::lock_guard lock(mutex_);
   if (closed_ || ended_) return;
   started_ = std::move(started);
@@ -32,7 +35,8 @@ void TokenStream::PushStarted(v1::Started started) {
   Advance();
 }
 
-bool TokenStream::PushChunk(v1::Chunk&& chunk) {
+template <typename Response>
+bool BasicTokenStream<Response>::PushChunk(v1::Chunk&& chunk) {
   const std::lock_guard lock(mutex_);
   if (closed_ || ended_) return true;
   if (has_chunk_) {
@@ -44,7 +48,8 @@ bool TokenStream::PushChunk(v1::Chunk&& chunk) {
   return AfterPush();
 }
 
-bool TokenStream::PushText(std::string_view text, uint32_t tokens) {
+template <typename Response>
+bool BasicTokenStream<Response>::PushText(std::string_view text, uint32_t tokens) {
   const std::lock_guard lock(mutex_);
   if (closed_ || ended_) return true;
   chunk_.mutable_text()->append(text);
@@ -53,18 +58,21 @@ bool TokenStream::PushText(std::string_view text, uint32_t tokens) {
   return AfterPush();
 }
 
-bool TokenStream::AfterPush() {
+template <typename Response>
+bool BasicTokenStream<Response>::AfterPush() {
   Advance();
   if (BufferedBytes() >= kPauseBytes) paused_ = true;
   return !paused_;
 }
 
-size_t TokenStream::BufferedBytes() const {
+template <typename Response>
+size_t BasicTokenStream<Response>::BufferedBytes() const {
   if (!has_chunk_) return 0;
   return chunk_.text().size() + chunk_.reasoning().size() + chunk_.tokens() * kBytesPerToken;
 }
 
-void TokenStream::End(v1::Finished finished) {
+template <typename Response>
+void BasicTokenStream<Response>::End(v1::Finished finished) {
   const std::lock_guard lock(mutex_);
   if (closed_ || ended_) return;
   ended_ = true;
@@ -73,7 +81,8 @@ void TokenStream::End(v1::Finished finished) {
   Advance();
 }
 
-void TokenStream::Fail(const absl::Status& status) {
+template <typename Response>
+void BasicTokenStream<Response>::Fail(const absl::Status& status) {
   const std::lock_guard lock(mutex_);
   if (closed_ || ended_) return;
   ended_ = true;
@@ -81,7 +90,8 @@ void TokenStream::Fail(const absl::Status& status) {
   Advance();
 }
 
-void TokenStream::Advance() {
+template <typename Response>
+void BasicTokenStream<Response>::Advance() {
   if (write_in_flight_ || closed_) return;
   if (cancelled_.load(std::memory_order_relaxed)) {
     Close(ToGrpcStatus(Error(absl::StatusCode::kCancelled, Reason::kCancelled, "cancelled by the caller")));
@@ -89,28 +99,30 @@ void TokenStream::Advance() {
     has_started_ = false;
     *writing_.mutable_started() = std::move(started_);
     write_in_flight_ = true;
-    StartWrite(&writing_);
+    this->StartWrite(&writing_);
   } else if (has_chunk_) {
     has_chunk_ = false;
     writing_.mutable_chunk()->Swap(&chunk_);
     chunk_.Clear();
     write_in_flight_ = true;
-    StartWrite(&writing_);
+    this->StartWrite(&writing_);
   } else if (has_finished_) {
     closed_ = true;
     *writing_.mutable_finished() = std::move(finished_);
-    StartWriteAndFinish(&writing_, grpc::WriteOptions(), grpc::Status::OK);
+    this->StartWriteAndFinish(&writing_, grpc::WriteOptions(), grpc::Status::OK);
   } else if (ended_) {
     Close(status_);
   }
 }
 
-void TokenStream::Close(const grpc::Status& status) {
+template <typename Response>
+void BasicTokenStream<Response>::Close(const grpc::Status& status) {
   closed_ = true;
-  Finish(status);
+  this->Finish(status);
 }
 
-void TokenStream::OnWriteDone(bool ok) {
+template <typename Response>
+void BasicTokenStream<Response>::OnWriteDone(bool ok) {
   bool drained = false;
   {
     const std::lock_guard lock(mutex_);
@@ -125,7 +137,8 @@ void TokenStream::OnWriteDone(bool ok) {
   if (drained) on_event_(Event::kDrained);
 }
 
-void TokenStream::OnCancel() {
+template <typename Response>
+void BasicTokenStream<Response>::OnCancel() {
   bool tell = false;
   {
     const std::lock_guard lock(mutex_);
@@ -136,9 +149,14 @@ void TokenStream::OnCancel() {
   if (tell) on_event_(Event::kCancelled);
 }
 
-void TokenStream::OnDone() {
-  std::shared_ptr<TokenStream> last;
+template <typename Response>
+void BasicTokenStream<Response>::OnDone() {
+  std::shared_ptr<BasicTokenStream> last;
   last.swap(self_);
 }
+
+template class BasicTokenStream<engine::v1::GenerateResponse>;
+template class BasicTokenStream<v1::GenerateResponse>;
+template class BasicTokenStream<v1::ChatResponse>;
 
 }  // namespace rumbo

@@ -18,9 +18,10 @@ namespace rumbo {
 // Threading: thread-safe. The producer calls the Push functions and End from any one thread at a time;
 // `on_event` is called from gRPC's threads, never under a lock, and must only post.
 // Ownership: shared between the producer and gRPC (until OnDone); create with Create.
-class TokenStream final : public grpc::ServerWriteReactor<engine::v1::GenerateResponse> {
+// Response: any message with the events `started`, `chunk` and `finished`; see the instantiations below.
+template <typename Response>
+class BasicTokenStream final : public grpc::ServerWriteReactor<Response> {
  public:
-  using Response = engine::v1::GenerateResponse;
 
   // The buffered text at which PushChunk asks the producer to pause, and that at which it may go on.
   static constexpr size_t kPauseBytes = 16 * 1024;
@@ -33,7 +34,7 @@ class TokenStream final : public grpc::ServerWriteReactor<engine::v1::GenerateRe
     kDrained,    // after PushChunk returned false: go on
   };
 
-  static std::shared_ptr<TokenStream> Create(std::function<void(Event)> on_event);
+  static std::shared_ptr<BasicTokenStream> Create(std::function<void(Event)> on_event);
 
   // Sends the one `started`.
   void PushStarted(v1::Started started);
@@ -57,7 +58,7 @@ class TokenStream final : public grpc::ServerWriteReactor<engine::v1::GenerateRe
   void OnDone() override;
 
  private:
-  explicit TokenStream(std::function<void(Event)> on_event);
+  explicit BasicTokenStream(std::function<void(Event)> on_event);
 
   // Starts the next write or finishes, where that is due. mutex_ is held.
   void Advance();
@@ -66,7 +67,7 @@ class TokenStream final : public grpc::ServerWriteReactor<engine::v1::GenerateRe
   void Close(const grpc::Status& status);
 
   const std::function<void(Event)> on_event_;
-  std::shared_ptr<TokenStream> self_;  // until OnDone
+  std::shared_ptr<BasicTokenStream> self_;  // until OnDone
   std::atomic<bool> cancelled_{false};
 
   std::mutex mutex_;
@@ -83,5 +84,11 @@ class TokenStream final : public grpc::ServerWriteReactor<engine::v1::GenerateRe
   bool ended_ = false;   // End or Fail was called
   bool closed_ = false;  // Finish was called: no further operation
 };
+
+extern template class BasicTokenStream<engine::v1::GenerateResponse>;
+extern template class BasicTokenStream<v1::GenerateResponse>;
+extern template class BasicTokenStream<v1::ChatResponse>;
+
+using TokenStream = BasicTokenStream<engine::v1::GenerateResponse>;
 
 }  // namespace rumbo

@@ -1,0 +1,198 @@
+// rumbod: the one place that names concrete parts and puts them together.
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+
+#include "base/os/files.h"
+#include "base/os/paths.h"
+#include "base/os/subprocess.h"
+#include "base/status.h"
+#include "daemon/core/calibration.h"
+#include "daemon/core/core.h"
+#include "daemon/http/server.h"
+#include "daemon/options.h"
+#include "daemon/rpc/server.h"
+#include "daemon/store/store.h"
+#include "daemon/supervisor/helpers.h"
+#include "daemon/supervisor/supervisor.h"
+#include "engines/api/catalog.h"
+
+namespace rumbo {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class SystemWallClock final : public WallClock {
+ public:
+  int64_t UnixSeconds() const override { return std::time(nullptr); }
+};
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "rumbod: %s\n", MessageOf(status).c_str());
+  if (const std::string next = NextStepOf(status); !next.empty()) std::fprintf(stderr, "%s\n", next.c_str());
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
+void StartLog(const std::string& level) {
+  // One thread writes at a time; a pipe that nobody reads must not stop the daemon.
+  auto logger = std::make_shared<spdlog::logger>("rumbod", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  spdlog::set_default_logger(logger);
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  spdlog::set_level(spdlog::level::from_str(level));
+  spdlog::flush_on(spdlog::level::info);
+}
+
+// Only one daemon may use a state folder; the lock goes with the process.
+absl::StatusOr<UniqueFd> LockStateDir(const std::string& dir) {
+  RUMBO_RETURN_IF_ERROR(MakeDirectories(dir, 0700));
+  const std::string path = dir + "/lock";
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return ErrnoStatus(errno, "open " + path);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse, "another daemon uses the state folder " + dir,
+                 "Use that one, stop it, or choose another --state-dir.");
+  }
+  return fd;
+}
+
+std::string ParentOf(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
+
+// As many descriptors as we may have: each stream of HTTP is one.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 65536);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+absl::StatusOr<HttpOptions> ParseHttp(const std::string& text) {
+  HttpOptions options;
+  const size_t colon = text.rfind(':');
+  const int port = colon == std::string::npos ? -1 : std::atoi(text.c_str() + colon + 1);
+  if (port < 0 || port > 65535 || text.find_first_not_of("0123456789", colon + 1) != std::string::npos || colon + 1 == text.size()) {
+    return InvalidArgument("--http is \"" + text + "\"", "It is ADDR:PORT, as 127.0.0.1:11711, or off.");
+  }
+  options.address = text.substr(0, colon);
+  options.port = static_cast<uint16_t>(port);
+  return options;
+}
+
+int Run(const DaemonOptions& options) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int s : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&signals, s);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before the first thread: main alone takes them
+  ::signal(SIGPIPE, SIG_IGN);
+  ::umask(0077);
+  RaiseDescriptorLimit();
+  StartLog(options.log_level);
+
+  absl::StatusOr<UniqueFd> lock = LockStateDir(options.state_dir);
+  if (!lock.ok()) return Fail(lock.status());
+  for (const std::string& dir : {options.cache_dir, ParentOf(options.socket)}) {
+    if (const absl::Status made = MakeDirectories(dir, 0700); !made.ok()) return Fail(made);
+  }
+
+  const std::string bin = ExecutableDir();
+  SystemWallClock wall;
+  const Calibration calibration;
+  auto disk = NewThreadExecutor("rumbo-store");
+  auto aux = NewThreadExecutor("rumbo-aux");
+  auto executor = NewThreadExecutor("rumbo-core");
+  auto topology = NewTopologySource(bin, options.cache_dir, aux.get());
+  auto inspector = NewModelInspector(bin, aux.get());
+  auto store = NewModelStore(options.state_dir, [bin](const std::string& path) { return InspectFile(bin, path); }, disk.get(), &wall);
+  const std::vector<EngineProgram> programs = FindWorkers(bin);
+  auto launcher = NewSupervisor({.load_silence = seconds(options.load_silence_s), .isolate = options.isolate}, programs);
+
+  CoreOptions core_options;
+  core_options.queue_limit = static_cast<uint32_t>(options.queue_limit);
+  core_options.keep_alive = seconds(options.keep_alive_s);
+  core_options.drain = seconds(options.drain_s);
+  core_options.cache_dir = options.cache_dir;
+  Core::Parts parts;
+  parts.executor = executor.get();
+  parts.launcher = launcher.get();
+  parts.store = store.get();
+  parts.inspector = inspector.get();
+  parts.topology = topology.get();
+  parts.wall = &wall;
+  parts.catalog = &BuiltInCatalog();
+  parts.calibration = &calibration;
+  for (const EngineProgram& program : programs) parts.engines.push_back(program.engine);
+  auto core = Core::Create(core_options, parts);
+  core->Start();
+
+  std::string http_address;
+  RpcHooks hooks;
+  hooks.http_address = [&http_address] { return http_address; };
+  hooks.drain = [](milliseconds) { ::kill(::getpid(), SIGTERM); };
+  hooks.own_findings = [&] {
+    std::vector<Finding> findings;
+    bool real_engine = false;
+    for (const EngineProgram& program : programs) real_engine = real_engine || program.engine.name != "fake";
+    if (!real_engine) {
+      findings.push_back({Severity::kBroken, "engine.none", "", "no engine is installed beside rumbod", "Build or install one: `./dev setup && ./dev build`."});
+    }
+    return findings;
+  };
+
+  std::unique_ptr<HttpServer> http;
+  if (options.http != "off") {
+    absl::StatusOr<HttpOptions> http_options = ParseHttp(options.http);
+    if (!http_options.ok()) return Fail(http_options.status());
+    http_options->version = RUMBO_VERSION;
+    auto started = HttpServer::Start(*http_options, core.get());
+    if (!started.ok()) return Fail(started.status());
+    http = std::move(*started);
+    http_address = http->address();
+  }
+  RpcOptions rpc_options;
+  rpc_options.socket = options.socket;
+  rpc_options.version = RUMBO_VERSION;
+  rpc_options.started_unix_s = wall.UnixSeconds();
+  auto rpc = RpcServer::Start(rpc_options, core.get(), hooks);
+  if (!rpc.ok()) return Fail(rpc.status());
+  spdlog::info("rumbod {} answers on {}{}", RUMBO_VERSION, options.socket, http ? " and http://" + http_address : "");
+
+  int signal = 0;
+  do {
+    ::sigwait(&signals, &signal);
+  } while (signal == SIGHUP || signal == SIGUSR1);
+  spdlog::info("signal {}: draining for up to {} s", signal, options.drain_s);
+  std::atomic<bool> drained{false};
+  core->Drain(seconds(options.drain_s), [&drained] {
+    drained = true;
+    drained.notify_one();
+  });
+  drained.wait(false);
+  if (http) http->Stop(milliseconds(100));
+  (*rpc)->Stop(milliseconds(100));
+  core.reset();
+  launcher.reset();
+  spdlog::info("bye");
+  return 0;
+}
+
+}  // namespace
+}  // namespace rumbo
+
+int main(int argc, char** argv) {
+  const auto options = rumbo::ReadOptions({argv + 1, argv + argc});
+  if (!options.ok()) return rumbo::Fail(options.status());
+  if (options->help) return std::fputs(rumbo::HelpText().c_str(), stdout), 0;
+  if (options->version) return std::puts("rumbod " RUMBO_VERSION), 0;
+  if (options->print_docs) return std::fputs(rumbo::OptionsMarkdown().c_str(), stdout), 0;
+  return rumbo::Run(*options);
+}

@@ -1,0 +1,231 @@
+#include "daemon/options.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <functional>
+#include <map>
+
+#include "base/os/files.h"
+#include "base/os/paths.h"
+#include "base/status.h"
+#include "base/utf8.h"
+
+namespace rumbo {
+namespace {
+
+using Setter = std::function<bool(DaemonOptions&, const std::string&)>;
+
+struct Row {
+  OptionRow row;
+  Setter set;  // false where the value is none
+};
+
+Setter Text(std::string DaemonOptions::*field) {
+  return [field](DaemonOptions& o, const std::string& v) {
+    o.*field = v;
+    return !v.empty();
+  };
+}
+
+Setter Path(std::string DaemonOptions::*field) {
+  return [field](DaemonOptions& o, const std::string& v) {
+    o.*field = AbsolutePath(v);
+    return !v.empty() && v.find('\0') == std::string::npos;
+  };
+}
+
+Setter Number(int64_t DaemonOptions::*field, int64_t lowest, int64_t highest) {
+  return [=](DaemonOptions& o, const std::string& v) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(v.data(), v.data() + v.size(), value);
+    if (error != std::errc() || end != v.data() + v.size() || value < lowest || value > highest) return false;
+    o.*field = value;
+    return true;
+  };
+}
+
+Setter Switch(bool DaemonOptions::*field) {
+  return [field](DaemonOptions& o, const std::string& v) {
+    if (v != "on" && v != "off" && v != "true" && v != "false") return false;
+    o.*field = v == "on" || v == "true";
+    return true;
+  };
+}
+
+bool SetLevel(DaemonOptions& o, const std::string& v) {
+  o.log_level = v;
+  return v == "error" || v == "warning" || v == "info" || v == "debug";
+}
+
+const std::vector<Row>& Rows() {
+  static const std::vector<Row>* rows = new std::vector<Row>{
+      {{"config", "RUMBO_CONFIG", "FILE", "~/.config/rumbo/config.yaml", "YAML file with any of these options; need not exist unless named."},
+       Path(&DaemonOptions::config)},
+      {{"socket", "RUMBO_SOCKET", "PATH", "$XDG_RUNTIME_DIR/rumbo/rumbo.sock", "Unix socket for gRPC, mode 0600."},
+       Path(&DaemonOptions::socket)},
+      {{"http", "RUMBO_HTTP", "ADDR:PORT|off", "127.0.0.1:11711", "Loopback address of the HTTP APIs, or off."},
+       Text(&DaemonOptions::http)},
+      {{"state-dir", "RUMBO_STATE_DIR", "DIR", "~/.local/share/rumbo", "Models, index, tokens."}, Path(&DaemonOptions::state_dir)},
+      {{"cache-dir", "RUMBO_CACHE_DIR", "DIR", "~/.cache/rumbo", "What can be made again: measurements, prompt caches."},
+       Path(&DaemonOptions::cache_dir)},
+      {{"keep-alive", "RUMBO_KEEP_ALIVE", "SECONDS", "300", "Idle seconds after which a model is unloaded; -1: never."},
+       Number(&DaemonOptions::keep_alive_s, -1, 1'000'000'000)},
+      {{"queue-limit", "RUMBO_QUEUE_LIMIT", "N", "4096", "Requests that may wait; more are refused with a retry time."},
+       Number(&DaemonOptions::queue_limit, 1, 1'000'000)},
+      {{"drain", "RUMBO_DRAIN", "SECONDS", "5", "Seconds that running requests get when a model or the daemon stops."},
+       Number(&DaemonOptions::drain_s, 0, 3600)},
+      {{"load-silence", "RUMBO_LOAD_SILENCE", "SECONDS", "60", "Seconds without a sign of life after which a load has hung."},
+       Number(&DaemonOptions::load_silence_s, 1, 86400)},
+      {{"isolate", "RUMBO_ISOLATE", "on|off", "on", "Workers in namespaces of their own, without a network, where the kernel allows it."},
+       Switch(&DaemonOptions::isolate)},
+      {{"log-level", "RUMBO_LOG_LEVEL", "LEVEL", "info", "error, warning, info or debug; prompts are never logged."}, SetLevel},
+  };
+  return *rows;
+}
+
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
+    }
+  }
+  return row[b.size()];
+}
+
+const Row* FindRow(std::string_view name) {
+  for (const Row& row : Rows()) {
+    if (name == row.row.name) return &row;
+  }
+  return nullptr;
+}
+
+absl::Status Unknown(const std::string& name, const std::string& where) {
+  std::string next = "`rumbod --help` lists the options.";
+  size_t best = 4;
+  for (const Row& row : Rows()) {
+    const size_t distance = Distance(std::string_view(name).substr(0, 60), row.row.name);
+    if (distance >= best) continue;
+    best = distance;
+    next = std::string("Did you mean ") + row.row.name + "? " + "`rumbod --help` lists the options.";
+  }
+  return InvalidArgument(where + ": unknown option " + EscapeForLog(name, 60), next);
+}
+
+absl::Status Set(DaemonOptions& options, const Row& row, const std::string& value, const std::string& where) {
+  if (row.set(options, value)) return absl::OkStatus();
+  return InvalidArgument(where + ": " + row.row.name + " cannot be \"" + EscapeForLog(value, 80) + "\"",
+                         std::string("It is ") + row.row.argument + ": " + row.row.help);
+}
+
+absl::Status ReadFileInto(DaemonOptions& options, const std::string& path, bool must_exist) {
+  const auto text = ReadFile(path, 1 << 20);
+  if (!text.ok()) {
+    if (!must_exist && absl::IsNotFound(text.status())) return absl::OkStatus();
+    return Annotate(text.status(), "configuration");
+  }
+  YAML::Node root;
+  try {
+    root = YAML::Load(*text);
+  } catch (const YAML::Exception& e) {
+    return InvalidArgument(path + ": " + EscapeForLog(e.what(), 200), "Correct the file.");
+  }
+  if (root.IsNull()) return absl::OkStatus();
+  if (!root.IsMap()) return InvalidArgument(path + " is no list of `option: value` lines");
+  for (const auto& entry : root) {
+    try {
+      const std::string name = entry.first.as<std::string>();
+      const std::string where = path + ":" + std::to_string(entry.first.Mark().line + 1);
+      const Row* row = FindRow(name);
+      if (row == nullptr || name == "config") return Unknown(name, where);
+      RUMBO_RETURN_IF_ERROR(Set(options, *row, entry.second.as<std::string>(), where));
+    } catch (const YAML::Exception& e) {
+      return InvalidArgument(path + ": " + EscapeForLog(e.what(), 200), "Correct the file.");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const std::vector<OptionRow>& OptionTable() {
+  static const std::vector<OptionRow>* table = [] {
+    auto* out = new std::vector<OptionRow>;
+    for (const Row& row : Rows()) out->push_back(row.row);
+    return out;
+  }();
+  return *table;
+}
+
+absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) {
+  DaemonOptions options;
+  options.socket = DefaultSocketPath();
+  options.http = "127.0.0.1:11711";
+  options.state_dir = DefaultStateDir();
+  options.cache_dir = DefaultCacheDir();
+  options.config = DefaultConfigFile();
+  options.log_level = "info";
+
+  std::vector<std::pair<const Row*, std::string>> flags;
+  bool config_named = std::getenv("RUMBO_CONFIG") != nullptr;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& arg = args[i];
+    if (arg == "--help" || arg == "-h") options.help = true;
+    else if (arg == "--version") options.version = true;
+    else if (arg == "--print-docs") options.print_docs = true;
+    else if (arg.rfind("--", 0) != 0) return Unknown(arg, "command line");
+    else {
+      const size_t equals = arg.find('=');
+      const std::string name = arg.substr(2, equals == std::string::npos ? std::string::npos : equals - 2);
+      const Row* row = FindRow(name);
+      if (row == nullptr) return Unknown(name, "command line");
+      if (equals == std::string::npos && i + 1 >= args.size()) {
+        return InvalidArgument("command line: --" + name + " needs a value", row->row.help);
+      }
+      flags.emplace_back(row, equals == std::string::npos ? args[++i] : arg.substr(equals + 1));
+      if (name == "config") {
+        config_named = true;
+        RUMBO_RETURN_IF_ERROR(Set(options, *row, flags.back().second, "command line"));
+      }
+    }
+  }
+  if (options.help || options.version || options.print_docs) return options;
+  RUMBO_RETURN_IF_ERROR(ReadFileInto(options, options.config, config_named));
+  for (const Row& row : Rows()) {
+    const char* value = row.row.environment[0] != '\0' ? std::getenv(row.row.environment) : nullptr;
+    if (value != nullptr && *value != '\0') RUMBO_RETURN_IF_ERROR(Set(options, row, value, row.row.environment));
+  }
+  for (const auto& [row, value] : flags) RUMBO_RETURN_IF_ERROR(Set(options, *row, value, "command line"));
+  return options;
+}
+
+std::string HelpText() {
+  std::string out =
+      "usage: rumbod [OPTIONS]\n\nRuns models for the apps of this machine: gRPC on a Unix socket, HTTP on loopback.\n\n";
+  for (const Row& row : Rows()) {
+    std::string left = std::string("  --") + row.row.name + " " + row.row.argument;
+    if (left.size() < 30) left.resize(30, ' ');
+    out += left + " " + row.row.help + " [" + row.row.default_text + "]\n";
+  }
+  out += "  --help, --version\n\nEach option is also a key of the configuration file and an environment variable\n"
+         "(docs/configuration.md). The command line wins over the environment, that over the file.\n";
+  return out;
+}
+
+std::string OptionsMarkdown() {
+  std::string out = "| option | environment | value | default | meaning |\n| --- | --- | --- | --- | --- |\n";
+  for (const Row& row : Rows()) {
+    std::string argument = row.row.argument;
+    for (size_t at = 0; (at = argument.find('|', at)) != std::string::npos; at += 2) argument.insert(at, "\\");
+    out += std::string("| `") + row.row.name + "` | `" + row.row.environment + "` | " + argument + " | `" + row.row.default_text +
+           "` | " + row.row.help + " |\n";
+  }
+  return out;
+}
+
+}  // namespace rumbo

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace rumbo {
+
+// What rumbod can be told. Every option is one row of the table in options.cpp, which gives the flag, the YAML key, the
+// environment variable, --help and docs/configuration.md.
+struct DaemonOptions {
+  std::string config;
+  std::string socket;
+  std::string http;              // "ADDR:PORT" or "off"
+  std::string state_dir;
+  std::string cache_dir;
+  std::string log_level;         // "error", "warning", "info", "debug"
+  int64_t keep_alive_s = 300;
+  int64_t queue_limit = 4096;
+  int64_t drain_s = 5;
+  int64_t load_silence_s = 60;
+  bool isolate = true;
+  bool help = false;
+  bool version = false;
+  bool print_docs = false;
+};
+
+struct OptionRow {
+  const char* name;          // flag --name, YAML key name
+  const char* environment;   // "" none
+  const char* argument;      // "PATH", "N", "on|off"; "" for a switch
+  const char* default_text;
+  const char* help;          // one sentence
+};
+
+// The rows, in the order of --help.
+const std::vector<OptionRow>& OptionTable();
+
+// Command line over environment over file over default. Errors: kInvalidArgument naming the option, the nearest
+// name for an unknown one, and where it stood; kFileNotFound for a --config that is not there.
+absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args);
+
+std::string HelpText();
+std::string OptionsMarkdown();
+
+}  // namespace rumbo

@@ -1,0 +1,191 @@
+// DeviceService, InstanceService and AdminService.
+#include <grpcpp/alarm.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/status.h"
+#include "daemon/rpc/message_stream.h"
+#include "daemon/rpc/services.h"
+#include "daemon/wire/convert.h"
+#include "engines/worker_kit/grpc_status.h"
+#include "rumbo/v1/admin.grpc.pb.h"
+#include "rumbo/v1/device.grpc.pb.h"
+#include "rumbo/v1/instance.grpc.pb.h"
+
+namespace rumbo {
+namespace {
+
+using grpc::CallbackServerContext;
+using std::chrono::milliseconds;
+
+// Looks at the machine every `interval` and sends it on where something a person would see has changed.
+class DeviceWatch : public std::enable_shared_from_this<DeviceWatch> {
+ public:
+  using Stream = MessageStream<v1::WatchDevicesResponse>;
+  DeviceWatch(Core* core, milliseconds interval) : core_(core), interval_(interval) {}
+
+  Stream* Start() {
+    stream_ = Stream::Create([weak = weak_from_this()] {
+      if (auto self = weak.lock()) self->alarm_.Cancel();
+    });
+    Stream* const stream = stream_.get();
+    Look();
+    return stream;
+  }
+
+ private:
+  void Look() {
+    core_->GetTopology("", false, [self = shared_from_this()](absl::StatusOr<Topology> topology) {
+      if (!topology.ok()) return self->stream_->End(topology.status());
+      if (self->Changed(*topology)) {
+        v1::WatchDevicesResponse message;
+        ToProto(*topology, message.mutable_topology());
+        self->stream_->Push(std::move(message), true);
+        self->last_ = std::move(*topology);
+      }
+      self->alarm_.Set(std::chrono::system_clock::now() + self->interval_, [self](bool) {
+        if (!self->stream_->gone()) self->Look();
+      });
+    });
+  }
+
+  bool Changed(const Topology& now) const {
+    if (!last_ || now.devices.size() != last_->devices.size() || now.pools.size() != last_->pools.size()) return true;
+    for (size_t i = 0; i < now.devices.size(); ++i) {
+      if (now.devices[i].id != last_->devices[i].id || now.devices[i].usable != last_->devices[i].usable) return true;
+    }
+    for (size_t i = 0; i < now.pools.size(); ++i) {
+      const Bytes a = now.pools[i].free_bytes.value_or(0), b = last_->pools[i].free_bytes.value_or(0);
+      if ((a > b ? a - b : b - a) > now.pools[i].total_bytes.value_or(0) / 64) return true;
+    }
+    return false;
+  }
+
+  Core* const core_;
+  const milliseconds interval_;
+  std::shared_ptr<Stream> stream_;
+  std::optional<Topology> last_;  // core's executor
+  grpc::Alarm alarm_;
+};
+
+class DeviceService final : public v1::DeviceService::CallbackService {
+ public:
+  explicit DeviceService(const ServiceContext& context) : core_(context.core) {}
+
+  grpc::ServerUnaryReactor* ListDevices(CallbackServerContext* call, const v1::ListDevicesRequest* request,
+                                        v1::ListDevicesResponse* response) override {
+    auto* reactor = call->DefaultReactor();
+    core_->GetTopology(request->hardware(), request->refresh(), [reactor, response](absl::StatusOr<Topology> topology) {
+      if (topology.ok()) ToProto(*topology, response->mutable_topology());
+      reactor->Finish(ToGrpcStatus(topology.status()));
+    });
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(CallbackServerContext*,
+                                                                   const v1::WatchDevicesRequest* request) override {
+    const uint32_t asked = request->min_interval_ms() == 0 ? 1000 : request->min_interval_ms();
+    return std::make_shared<DeviceWatch>(core_, milliseconds(std::max(asked, 250u)))->Start();
+  }
+
+ private:
+  Core* const core_;
+};
+
+class InstanceService final : public v1::InstanceService::CallbackService {
+ public:
+  explicit InstanceService(const ServiceContext& context) : core_(context.core) {}
+
+  grpc::ServerUnaryReactor* ListInstances(CallbackServerContext* call, const v1::ListInstancesRequest*,
+                                          v1::ListInstancesResponse* response) override {
+    auto* reactor = call->DefaultReactor();
+    core_->ListInstances([reactor, response](absl::StatusOr<std::vector<InstanceInfo>> instances) {
+      for (const InstanceInfo& info : *instances) ToProto(info, response->add_instances());
+      reactor->Finish(grpc::Status::OK);
+    });
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::WatchInstancesResponse>* WatchInstances(CallbackServerContext*,
+                                                                       const v1::WatchInstancesRequest*) override {
+    // The token ends the watch; it is dropped when the client goes.
+    auto token = std::make_shared<std::shared_ptr<void>>();
+    auto stream = MessageStream<v1::WatchInstancesResponse>::Create([token] { token->reset(); });
+    *token = core_->WatchInstances([stream](const InstanceInfo& info, bool initial) {
+      v1::WatchInstancesResponse message;
+      ToProto(info, message.mutable_instance());
+      message.set_initial(initial);
+      stream->Push(std::move(message));
+    });
+    if (stream->gone()) token->reset();
+    return stream.get();
+  }
+
+ private:
+  Core* const core_;
+};
+
+class AdminService final : public v1::AdminService::CallbackService {
+ public:
+  explicit AdminService(const ServiceContext& context) : context_(context) {}
+
+  grpc::ServerUnaryReactor* GetStatus(CallbackServerContext* call, const v1::GetStatusRequest*,
+                                      v1::GetStatusResponse* response) override {
+    auto* reactor = call->DefaultReactor();
+    context_.core->GetStatus([this, reactor, response](absl::StatusOr<CoreStatus> status) {
+      response->set_version(context_.options.version);
+      response->add_api_versions("rumbo.v1");
+      response->set_pid(::getpid());
+      response->set_started_unix_s(context_.options.started_unix_s);
+      response->set_http_address(context_.hooks.http_address());
+      response->set_draining(status->draining);
+      response->set_instances(status->instances);
+      response->set_running_requests(status->running_requests);
+      response->set_queued_requests(status->queued_requests);
+      response->set_finished_requests(status->finished_requests);
+      for (const InstalledEngine& engine : status->engines) {
+        response->add_engines(engine.name + " " + engine.version + (engine.build.empty() ? "" : " (" + engine.build + ")"));
+      }
+      reactor->Finish(grpc::Status::OK);
+    });
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Drain(CallbackServerContext* call, const v1::DrainRequest* request, v1::DrainResponse* response) override {
+    auto* reactor = call->DefaultReactor();
+    context_.core->GetStatus([this, reactor, response, limit = request->limit_ms()](absl::StatusOr<CoreStatus> status) {
+      response->set_running_requests(status->running_requests);
+      reactor->Finish(grpc::Status::OK);
+      context_.hooks.drain(milliseconds(limit));
+    });
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Doctor(CallbackServerContext* call, const v1::DoctorRequest*, v1::DoctorResponse* response) override {
+    auto* reactor = call->DefaultReactor();
+    context_.core->GetTopology("", true, [this, reactor, response](absl::StatusOr<Topology> topology) {
+      std::vector<Finding> findings = context_.hooks.own_findings();
+      if (topology.ok()) {
+        findings.insert(findings.end(), topology->findings.begin(), topology->findings.end());
+      } else {
+        findings.push_back({Severity::kBroken, "probe.failed", "", MessageOf(topology.status()), NextStepOf(topology.status())});
+      }
+      std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+      for (const Finding& finding : findings) ToProto(finding, response->add_findings());
+      reactor->Finish(grpc::Status::OK);
+    });
+    return reactor;
+  }
+
+ private:
+  const ServiceContext context_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewDeviceService(const ServiceContext& context) { return std::make_unique<DeviceService>(context); }
+std::unique_ptr<grpc::Service> NewInstanceService(const ServiceContext& context) { return std::make_unique<InstanceService>(context); }
+std::unique_ptr<grpc::Service> NewAdminService(const ServiceContext& context) { return std::make_unique<AdminService>(context); }
+
+}  // namespace rumbo
