@@ -102,10 +102,15 @@ Child::Outcome Child::Finish(Time::time_point deadline) {
     return outcome;
   }
   std::string errors;
-  while (out_.valid() || err_.valid()) {
+  // A child that answered in time is read even where we come late (another one used up the time), but not for
+  // ever: `late` reads at most.
+  for (int late = 1024; (out_.valid() || err_.valid()) && late > 0;) {
     pollfd fds[2] = {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}};  // poll ignores an fd of -1
     const int left = MillisLeft(deadline);
-    if (left == 0 || (poll(fds, 2, left) < 0 && errno != EINTR)) break;
+    if (left == 0) --late;
+    const int ready = poll(fds, 2, left);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) break;
     if (fds[0].revents != 0) Drain(out_, outcome.output, kMaxOutput);
     if (fds[1].revents != 0) Drain(err_, errors, kMaxError);
   }

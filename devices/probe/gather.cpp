@@ -129,7 +129,7 @@ Gathered GatherWith(const Root& root, const GatherOptions& options, const Probe&
   // Readers wait for the kernel, not for a CPU: one thread each, and none can starve another.
   static const auto* limit = new tbb::global_control(tbb::global_control::max_allowed_parallelism, threads + 1);
   (void)limit;
-  auto* arena = new tbb::task_arena(threads + 1, 1);  // leaked where a reader is stuck in it
+  auto* arena = new tbb::task_arena(threads + 1, 1);
   auto shared = std::make_shared<Shared>(Shared{root, {}});
   if (!Collect(*Start(*arena, pci, shared), deadline, pci, facts)) out.thread_stuck = true;
   auto with_functions = std::make_shared<Shared>(Shared{root, facts.pci});
@@ -138,7 +138,12 @@ Gathered GatherWith(const Root& root, const GatherOptions& options, const Probe&
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!Collect(*slots[i], deadline, *enriching[i], facts)) out.thread_stuck = true;
   }
-  if (!out.thread_stuck) delete arena;
+  if (!out.thread_stuck) {
+    delete arena;
+  } else {
+    static auto* stuck = new std::vector<tbb::task_arena*>();  // kept: a thread is still inside
+    stuck->push_back(arena);
+  }
 
   if (vulkan) facts.vulkan = Parse<VulkanFacts>("vulkan", vulkan->Finish(deadline), facts);
   if (hip) facts.hip = Parse<HipFacts>("hip", hip->Finish(deadline), facts);

@@ -1,0 +1,145 @@
+// The real rumbo-probe as a process, with vendor libraries that crash, hang and chatter.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+
+#include "base/status.h"
+#include "devices/api/topology_json.h"
+#include "devices/testing/fake_tree.h"
+
+namespace rumbo {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct ProbeRun {
+  int exit_code = -1;
+  std::string output;
+  double seconds = 0;
+  Topology topology;
+};
+
+ProbeRun Probe(const std::string& arguments, const std::string& environment = "") {
+  ProbeRun run;
+  const auto start = std::chrono::steady_clock::now();
+  const std::string command = environment + " " + RUMBO_BIN_DIR + "/rumbo-probe " + arguments + " 2>/dev/null";
+  FILE* pipe = popen(command.c_str(), "r");
+  char buffer[65536];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) run.output.append(buffer, n);
+  const int status = pclose(pipe);
+  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (run.exit_code == 0) {
+    auto parsed = TopologyFromJson(run.output);
+    EXPECT_TRUE(parsed.ok()) << MessageOf(parsed.status());
+    if (parsed.ok()) run.topology = *std::move(parsed);
+  }
+  return run;
+}
+
+const Finding* Find(const Topology& t, std::string_view code) {
+  for (const Finding& f : t.findings) {
+    if (f.code == code) return &f;
+  }
+  return nullptr;
+}
+
+std::string Fakes(const std::string& behaviour = "") {
+  return "LD_LIBRARY_PATH=" RUMBO_FAKE_VENDOR_DIR " " + behaviour;
+}
+
+TEST(ProbeProcessTest, AnswersForThisMachine) {
+  const ProbeRun run = Probe("--json --no-vendors");
+  ASSERT_EQ(run.exit_code, 0);
+  ASSERT_FALSE(run.topology.devices.empty());
+  EXPECT_EQ(run.topology.devices[0].id, "cpu0");
+  EXPECT_GT(run.topology.FindPool("pool-system")->total_bytes.value_or(0), 0u);
+  EXPECT_GE(run.topology.devices[0].threads_allowed.value_or(0), 1);
+}
+
+TEST(ProbeProcessTest, TheRealVulkanLoaderNeverMakesAGpuOfASoftwareRenderer) {
+  const ProbeRun run = Probe("--json", "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/lvp_icd.x86_64.json "
+                                  "VK_ICD_FILENAMES=/usr/share/vulkan/icd.d/lvp_icd.x86_64.json");
+  ASSERT_EQ(run.exit_code, 0);
+  if (Find(run.topology, "vulkan.unavailable") != nullptr) GTEST_SKIP() << "no Vulkan loader or llvmpipe here";
+  const Device* d = run.topology.FindDevice("software-llvmpipe");
+  ASSERT_NE(d, nullptr);
+  EXPECT_EQ(d->kind, DeviceKind::kCpu);
+  EXPECT_TRUE(d->software);
+  EXPECT_FALSE(d->usable);
+}
+
+TEST(ProbeProcessTest, LibrariesThatAnswerAreJoined) {
+  const ProbeRun run = Probe("--json", Fakes());
+  ASSERT_EQ(run.exit_code, 0);
+  const Device* hip = run.topology.FindDevice("gpu-0000:03:00.0");
+  ASSERT_NE(hip, nullptr);
+  EXPECT_EQ(hip->name, "Fake Radeon");
+  EXPECT_EQ(hip->backends.at(0).version, "6.3.42134");
+  EXPECT_TRUE(hip->usable);
+  const Device* h200 = run.topology.FindDevice("gpu-0000:83:00.0");
+  ASSERT_NE(h200, nullptr);
+  EXPECT_EQ(h200->gfx_target, "sm_90");
+  const MemoryPool* pool = run.topology.FindPool("pool-vram-0000:83:00.0");
+  ASSERT_NE(pool, nullptr);
+  EXPECT_EQ(pool->total_bytes, 150754820096u);
+  EXPECT_EQ(pool->free_bytes, 150000000000u);
+  EXPECT_THAT(Find(run.topology, "vulkan.unavailable")->text, HasSubstr("no Vulkan driver is installed"));
+}
+
+TEST(ProbeProcessTest, ACrashCostsOnlyItsOwnData) {
+  const ProbeRun run = Probe("--json", Fakes("FAKE_VULKAN=crash"));
+  ASSERT_EQ(run.exit_code, 0);
+  ASSERT_NE(Find(run.topology, "probe.vulkan_failed"), nullptr);
+  EXPECT_THAT(Find(run.topology, "probe.vulkan_failed")->text, HasSubstr("crashed with signal 6"));
+  EXPECT_NE(run.topology.FindDevice("gpu-0000:03:00.0"), nullptr);
+  EXPECT_NE(run.topology.FindDevice("gpu-0000:83:00.0"), nullptr);
+}
+
+TEST(ProbeProcessTest, AHangIsCutAtTheDeadline) {
+  const ProbeRun run = Probe("--json --deadline-ms 700", Fakes("FAKE_HIP=hang"));
+  ASSERT_EQ(run.exit_code, 0);
+  EXPECT_GE(run.seconds, 0.6);
+  EXPECT_LT(run.seconds, 5);
+  ASSERT_NE(Find(run.topology, "probe.hip_failed"), nullptr);
+  EXPECT_THAT(Find(run.topology, "probe.hip_failed")->text, HasSubstr("deadline"));
+  EXPECT_EQ(run.topology.FindDevice("gpu-0000:03:00.0"), nullptr);
+  EXPECT_NE(run.topology.FindDevice("gpu-0000:83:00.0"), nullptr);
+}
+
+TEST(ProbeProcessTest, ChatterOnStdoutDoesNotSpoilTheAnswer) {
+  const ProbeRun run = Probe("--json", Fakes("FAKE_NVML=noise"));
+  ASSERT_EQ(run.exit_code, 0);
+  EXPECT_NE(run.topology.FindDevice("gpu-0000:83:00.0"), nullptr);
+}
+
+TEST(ProbeProcessTest, VendorLibrariesSayNothingAboutATree) {
+  FakeTree tree;
+  const ProbeRun run = Probe("--json --root " + tree.dir(), Fakes());
+  ASSERT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.topology.devices.size(), 1u);
+}
+
+TEST(ProbeProcessTest, BadArgumentsAreUsageErrors) {
+  for (const char* arguments : {"", "--json --nope", "--json --root", "--json --root /no/such/dir", "--json --deadline-ms 0",
+                                "--json --deadline-ms x", "--vendor nope"}) {
+    EXPECT_EQ(Probe(arguments).exit_code, 2) << arguments;
+  }
+}
+
+TEST(ProbeProcessTest, MeasuredBandwidthIsKeptInTheCache) {
+  FakeTree cache;
+  const ProbeRun first = Probe("--json --no-vendors --measure-cpu --cache-dir " + cache.dir());
+  const ProbeRun second = Probe("--json --no-vendors --cache-dir " + cache.dir());
+  ASSERT_TRUE(first.topology.devices.at(0).bandwidth_bytes_s.value.has_value());
+  EXPECT_EQ(first.topology.devices.at(0).bandwidth_bytes_s.value, second.topology.devices.at(0).bandwidth_bytes_s.value);
+  EXPECT_THAT(second.topology.devices.at(0).bandwidth_bytes_s.source, HasSubstr("measured here"));
+}
+
+}  // namespace
+}  // namespace rumbo
