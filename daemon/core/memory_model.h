@@ -32,6 +32,7 @@ struct CacheShape {
   bool flash_attention = true;
   std::string type_k = "f16";
   std::string type_v = "f16";
+  bool mapped = false;             // weights are mapped, not copied
   uint32_t draft_tokens = 0;       // above 0: the MTP layers are loaded and have a cache of their own
 };
 

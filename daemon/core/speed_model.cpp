@@ -70,7 +70,7 @@ StepWork WorkOf(const SpeedInput& in, double context) {
     const Bytes v = CacheBytes(in.shape.type_v, SaturatingMul(layer.kv_heads, layer.value_length)).value_or(0);
     w.kv_bytes_per_token += seen * (D(k) + D(v)) + 2 * D(layer.recurrent_state_bytes);
   }
-  w.output_bytes = D(in.model->output_bytes > 0 ? in.model->output_bytes : in.model->token_embedding_bytes);
+  w.output_bytes = D(in.model->output_bytes > 0 ? in.model->output_bytes : in.model->tied_bytes());
   return w;
 }
 

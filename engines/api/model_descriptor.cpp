@@ -23,6 +23,10 @@ void Visit(V& v, T& x, const LayerDescriptor*) {
   v("expert_bytes", x.expert_bytes), v("heads", x.heads), v("kv_heads", x.kv_heads);
   v("key_length", x.key_length), v("value_length", x.value_length), v("window", x.window);
   v("recurrent", x.recurrent), v("recurrent_state_bytes", x.recurrent_state_bytes), v("mtp", x.mtp);
+  v("index_length", x.index_length), v("query_width", x.query_width), v("attention_width", x.attention_width);
+  v("fused_qkv", x.fused_qkv), v("feed_forward", x.feed_forward), v("gated", x.gated);
+  v("expert_feed_forward", x.expert_feed_forward), v("mixer", x.mixer), v("mixer_width", x.mixer_width);
+  v("mixer_conv_width", x.mixer_conv_width), v("conv_state_bytes", x.conv_state_bytes);
 }
 
 template <typename V, typename T>
@@ -33,7 +37,9 @@ void Visit(V& v, T& x, const ModelDescriptor*) {
   v("active_parameters", x.active_parameters), v("context_trained", x.context_trained);
   v("embedding_length", x.embedding_length), v("feed_forward_length", x.feed_forward_length);
   v("vocabulary", x.vocabulary), v("layers", x.layers);
-  v("token_embedding_bytes", x.token_embedding_bytes), v("output_bytes", x.output_bytes);
+  v("output_length", x.output_length), v("per_layer_embedding", x.per_layer_embedding);
+  v("tied_output_copied", x.tied_output_copied);
+  v("token_embedding_bytes", x.token_embedding_bytes), v("second_embedding_bytes", x.second_embedding_bytes), v("output_bytes", x.output_bytes);
   v("other_bytes", x.other_bytes), v("experts", x.experts), v("experts_used", x.experts_used);
   v("mla", x.mla), v("mtp_layers", x.mtp_layers), v("has_chat_template", x.has_chat_template);
   v("chat_template", x.chat_template), v("has_tokenizer", x.has_tokenizer);

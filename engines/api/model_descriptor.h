@@ -28,6 +28,19 @@ struct LayerDescriptor {
   bool recurrent = false;      // keeps a state of fixed size instead of a KV cache
   Bytes recurrent_state_bytes = 0;  // per sequence
   bool mtp = false;            // a multi-token-prediction layer, outside the main stack
+  uint32_t index_length = 0;   // values of a second, one-headed key cache for sparse attention; 0: none
+
+  // Widths of intermediate results, in values per token; 0: the layer has no such part.
+  uint32_t query_width = 0;      // what the query projection yields, gates included
+  uint32_t attention_width = 0;  // what the output projection takes
+  bool fused_qkv = false;
+  uint32_t feed_forward = 0;     // the dense part, or the shared expert
+  bool gated = false;            // two projections up, one down
+  uint32_t expert_feed_forward = 0;  // of one routed expert
+  std::string mixer;             // of a recurrent layer: "linear", "scan", "conv", "wkv"
+  uint32_t mixer_width = 0;      // inner width of the mixer
+  uint32_t mixer_conv_width = 0; // channels of its convolution
+  Bytes conv_state_bytes = 0;    // of recurrent_state_bytes
 };
 
 struct ModelDescriptor {
@@ -45,8 +58,12 @@ struct ModelDescriptor {
   uint32_t embedding_length = 0;
   uint32_t feed_forward_length = 0;
   uint32_t vocabulary = 0;
+  uint32_t output_length = 0;      // logits per token; 0: no output projection (encoders)
+  uint32_t per_layer_embedding = 0;  // values per token and layer of a second embedding; 0: none
+  bool tied_output_copied = false; // without mapping, the engine keeps the tied output projection twice
   std::vector<LayerDescriptor> layers;
-  Bytes token_embedding_bytes = 0;
+  Bytes token_embedding_bytes = 0;  // with every second embedding
+  Bytes second_embedding_bytes = 0;  // of these, the one per layer
   Bytes output_bytes = 0;          // output projection; 0 where tied to the embedding
   Bytes other_bytes = 0;           // tensors in no layer and neither of the two
 
@@ -69,6 +86,9 @@ struct ModelDescriptor {
   // What was unusual and how it was read ("no sliding_window_pattern: every 6th layer full, by architecture").
   std::vector<std::string> notes;
   bool unknown_architecture = false;  // planned from tensor tables alone, with wide uncertainty
+
+  // Bytes of the output projection where it is the embedding itself.
+  Bytes tied_bytes() const { return output_bytes > 0 ? 0 : SaturatingSub(token_embedding_bytes, second_embedding_bytes); }
 };
 
 // The JSON that rumbo-inspect prints. Keys are the field names above.

@@ -77,7 +77,7 @@ inline ModelDescriptor DenseModel(Bytes weights, uint32_t layers = 32, uint32_t 
   d.context_trained = context;
   d.embedding_length = 4096;
   d.feed_forward_length = 12288;
-  d.vocabulary = 128000;
+  d.vocabulary = d.output_length = 128000;
   d.token_embedding_bytes = weights / 20;
   d.output_bytes = weights / 20;
   const Bytes body = weights - 2 * (weights / 20);
@@ -86,6 +86,9 @@ inline ModelDescriptor DenseModel(Bytes weights, uint32_t layers = 32, uint32_t 
     layer.attention_bytes = body / layers / 4;
     layer.dense_ffn_bytes = body / layers - layer.attention_bytes;
     layer.heads = 32;
+    layer.attention_width = layer.query_width = 4096;
+    layer.feed_forward = 12288;
+    layer.gated = true;
     layer.kv_heads = 8;
     layer.key_length = layer.value_length = 128;
     d.layers.push_back(layer);

@@ -77,7 +77,9 @@ class LayerWriter {
     Windows();
     Recurrent();
     Latent();
+    Index();
     Sharing();
+    Rest();
     if (In(kNoCache, out_.architecture)) {
       for (LayerDescriptor& layer : out_.layers) layer.kv_heads = 0;
     }
@@ -159,21 +161,27 @@ class LayerWriter {
 
   size_t Main() const { return n_ - std::min<size_t>(n_, out_.mtp_layers); }
 
-  // Bytes that llama.cpp keeps per recurrent layer and sequence, 32-bit floats.
-  Bytes StateBytes(uint32_t heads) {
+  // What llama.cpp keeps per recurrent layer and sequence, 32-bit floats, and how wide its mixer is.
+  void State(uint32_t heads, LayerDescriptor& layer) {
     const uint64_t embd = out_.embedding_length;
     uint64_t r = 0, s = 0;
+    layer.mixer_width = view_.Count(Key("ssm.inner_size"));
     if (const uint64_t head = view_.Count(Key("wkv.head_size")); head != 0) {
       r = SaturatingMul(view_.Count(Key("token_shift_count"), 2), embd);
       s = SaturatingMul(embd, head);
+      layer.mixer = "wkv";
     } else if (const uint64_t cache = view_.Count(Key("shortconv.l_cache")); cache != 0) {
       r = SaturatingMul(embd, cache - 1);
+      layer.mixer = "conv";
     } else {
       const uint64_t conv = view_.Count(Key("ssm.conv_kernel"));
       const uint64_t inner = view_.Count(Key("ssm.inner_size"));
       const uint64_t state = view_.Count(Key("ssm.state_size"));
       const uint64_t group = view_.Count(Key("ssm.group_count"));
+      layer.mixer = In(kRecurrentByInterval, out_.architecture) ? "linear" : "scan";
       if (const uint64_t kda = view_.Count(Key("kda.head_dim")); kda != 0) {
+        layer.mixer = "linear";
+        layer.mixer_width = static_cast<uint32_t>(std::min<uint64_t>(SaturatingMul(heads, kda), 1u << 30));
         r = SaturatingMul(3 * (conv > 0 ? conv - 1 : 3), SaturatingMul(heads, kda));
         s = SaturatingMul(SaturatingMul(kda, kda), heads);
       } else {
@@ -181,7 +189,8 @@ class LayerWriter {
         s = SaturatingMul(state, inner);
       }
     }
-    return SaturatingMul(SaturatingAdd(r, s), 4);
+    layer.conv_state_bytes = SaturatingMul(r, 4);
+    layer.recurrent_state_bytes = SaturatingMul(SaturatingAdd(r, s), 4);
   }
 
   bool IsRecurrent(size_t i, const std::optional<std::vector<uint32_t>>& listed, uint32_t interval,
@@ -212,7 +221,7 @@ class LayerWriter {
       LayerDescriptor& layer = out_.layers[i];
       layer.recurrent = IsRecurrent(i, listed, interval, ff);
       if (!layer.recurrent) continue;
-      layer.recurrent_state_bytes = StateBytes(heads);
+      State(heads, layer);
       if (!Is("falcon-h1")) layer.kv_heads = layer.key_length = layer.value_length = 0;
     }
   }
@@ -222,6 +231,25 @@ class LayerWriter {
     if (!view_.Has(Key("attention.key_length_mla")) || !view_.Has(Key("attention.value_length_mla"))) return;
     out_.mla = true;
     for (LayerDescriptor& layer : out_.layers) layer.value_length = 0;
+  }
+
+  // A second key cache, one head wide, that picks the tokens worth attending to.
+  void Index() {
+    static constexpr std::string_view kIndexed[] = {"deepseek32", "glm-dsa"};
+    if (!In(kIndexed, out_.architecture)) return;
+    const uint32_t length = view_.Count(Key("attention.indexer.key_length"));
+    const auto own = view_.PerLayer(Key("attention.indexer.types"), Main());
+    for (size_t i = 0; i < Main(); ++i) {
+      if (!own || Is("deepseek32") || (*own)[i] != 0) out_.layers[i].index_length = length;
+    }
+  }
+
+  void Rest() {
+    out_.per_layer_embedding = view_.Count(Key("embedding_length_per_layer_input"));
+    out_.tied_output_copied = Is("gemma4");
+    if (Is("deepseek4")) {
+      out_.notes.push_back("its compressed caches are planned as a plain latent cache: more than it takes");
+    }
   }
 
   void Sharing() {

@@ -59,6 +59,7 @@ class TensorSum {
                           std::to_string(out_.layers.size()) + " layers does not have");
     }
     Inside(name, bytes, elements, out_.layers[*layer]);
+    Widths(name.substr(name.find('.', 4) + 1), gguf_get_tensor_ne(table, i), out_.layers[*layer]);
     return absl::OkStatus();
   }
 
@@ -76,6 +77,7 @@ class TensorSum {
   void Outside(std::string_view name, Bytes bytes, uint64_t elements) {
     if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") {
       out_.token_embedding_bytes = SaturatingAdd(out_.token_embedding_bytes, bytes);
+      if (name[0] == 'p') out_.second_embedding_bytes = bytes;
       // A look-up reads one row, so the table costs nothing per token, unless it is the output projection too.
       embedding_parameters_ = elements;
     } else if (name == "output.weight") {
@@ -97,10 +99,34 @@ class TensorSum {
     *sum = SaturatingAdd(*sum, bytes);
   }
 
+  static uint32_t Width(int64_t n) { return static_cast<uint32_t>(std::clamp<int64_t>(n, 0, 1 << 30)); }
+
+  static void Widths(std::string_view name, const int64_t* ne, LayerDescriptor& layer) {
+    if (name == "attn_q.weight" || name == "attn_q_b.weight") layer.query_width = Width(ne[1]);
+    if (name == "attn_output.weight") layer.attention_width = Width(ne[0]);
+    if (name == "attn_qkv.weight" && !layer.recurrent) layer.fused_qkv = true;
+    if (name == "ffn_down.weight" || name == "ffn_down_shexp.weight") layer.feed_forward = Width(ne[0]);
+    if (name == "ffn_gate.weight" || name == "ffn_gate_shexp.weight") layer.gated = true;
+    if (name == "ffn_up.weight" && ne[1] == 2 * int64_t{layer.feed_forward}) layer.gated = true;
+    if (name == "ffn_down_exps.weight") layer.expert_feed_forward = Width(ne[0]);
+    if (layer.recurrent && name == "ssm_conv1d.weight") layer.mixer_conv_width = Width(ne[1]);
+  }
+
   GgufView& view_;
   ModelDescriptor& out_;
   uint64_t expert_parameters_ = 0, embedding_parameters_ = 0, table_parameters_ = 0;
 };
+
+// What depends on several tensors, in whatever order the file has them.
+void FinishWidths(ModelDescriptor& out) {
+  const bool encoder = out.output_bytes == 0 && std::none_of(out.layers.begin(), out.layers.end(), [](const auto& l) {
+    return l.kv_heads > 0 || l.recurrent;
+  });
+  out.output_length = encoder ? 0 : out.vocabulary;
+  for (LayerDescriptor& layer : out.layers) {
+    if (layer.query_width == 0) layer.query_width = layer.attention_width;
+  }
+}
 
 // The words of llama.cpp's file types, where the file names one; else the type that most bytes have.
 std::string Quantization(GgufView& view, const ModelDescriptor& out) {
@@ -132,6 +158,7 @@ absl::Status DescribeTensors(const std::vector<const gguf_context*>& tables, Ggu
   }
   if (count == 0) return ModelInvalid("the file has no tensors", "Give the model itself, not a vocabulary or an index.");
   sum.Finish();
+  FinishWidths(out);
   out.quantization = Quantization(view, out);
   return view.error();
 }
