@@ -74,6 +74,18 @@ TEST(ProbeProcessTest, TheRealVulkanLoaderNeverMakesAGpuOfASoftwareRenderer) {
   EXPECT_FALSE(d->usable);
 }
 
+TEST(ProbeProcessTest, TheRealHipWithoutACardIsAFactNotAFault) {
+  if (Root().Exists("/dev/kfd")) GTEST_SKIP() << "this machine has a compute driver";
+  const ProbeRun run = Probe("--json");
+  ASSERT_EQ(run.exit_code, 0);
+  const Finding* hip = Find(run.topology, "hip.unavailable");
+  ASSERT_NE(hip, nullptr);
+  EXPECT_EQ(hip->severity, Severity::kInfo);
+  // With Debian's libamdhip64-5: loaded and empty; without: not loadable. Never a crash, never a device.
+  EXPECT_THAT(hip->text, testing::AnyOf(HasSubstr("finds no GPU"), HasSubstr("cannot be loaded")));
+  EXPECT_EQ(Find(run.topology, "probe.hip_failed"), nullptr);
+}
+
 TEST(ProbeProcessTest, LibrariesThatAnswerAreJoined) {
   const ProbeRun run = Probe("--json", Fakes());
   ASSERT_EQ(run.exit_code, 0);

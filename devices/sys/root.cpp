@@ -83,6 +83,11 @@ std::string Root::LinkName(std::string_view path) const {
   return std::string(view.substr(view.rfind('/') + 1));  // npos + 1 is 0
 }
 
+uint64_t Root::Inode(std::string_view path) const {
+  struct stat info;
+  return lstat(Full(path).c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
 NodeAccess Root::Access(std::string_view path) const {
   NodeAccess out;
   const std::string full = Full(path);

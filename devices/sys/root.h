@@ -57,6 +57,9 @@ class Root {
   // Last component of what a symbolic link names; "" where it is none.
   std::string LinkName(std::string_view path) const;
 
+  // Inode of the entry itself (a link is not followed); 0 where it is missing.
+  uint64_t Inode(std::string_view path) const;
+
   NodeAccess Access(std::string_view path) const;
 
  private:

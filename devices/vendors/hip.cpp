@@ -20,6 +20,9 @@ struct HipApi {
   const char* (*error_string)(int);
 };
 
+// hipErrorNoDevice, hipErrorInvalidDevice: the library works and has nothing to work on.
+bool MeansNoDevice(int error) { return error == 100 || error == 101; }
+
 std::string Version(int v) {  // 60342134 = 6.3.42134, 50120531 = 5.1.20531
   return v <= 0 ? "" : fmt::format("{}.{}.{}", v / 10000000, v / 100000 % 100, v % 100000);
 }
@@ -52,7 +55,8 @@ HipFacts AskHip() {
   if (error == 0) error = api.device_count(&count);
   if (error != 0) {
     const char* text = api.error_string(error);
-    out.error = fmt::format("HIP says: {} ({})", text == nullptr ? "unknown error" : text, error);
+    if (MeansNoDevice(error)) out.error = fmt::format("{} finds no GPU that it can use", out.library);
+    else out.error = fmt::format("HIP says: {} ({})", text == nullptr ? "unknown error" : text, error);
     return out;
   }
   for (int i = 0; i < count && i < 1024; ++i) {
