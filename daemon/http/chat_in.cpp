@@ -8,7 +8,7 @@ namespace rumbo {
 namespace {
 
 constexpr size_t kMaxMessages = 10000;
-constexpr size_t kMaxTools = 1024;
+constexpr size_t kMaxTools = 512;
 
 void ReadPart(Fields& fields, const std::string& path, const json::value& value, ChatMessage& message) {
   if (!value.is_object()) return fields.FailAt(path, "must be an object");
@@ -39,8 +39,10 @@ void ReadPart(Fields& fields, const std::string& path, const json::value& value,
   message.content.push_back(std::move(out));
 }
 
-void ReadContent(Fields& message, ChatMessage& out) {
-  const json::value* content = message.Find("content");
+}  // namespace
+
+void ReadOpenAiContent(Fields& message, std::string_view key, ChatMessage& out) {
+  const json::value* content = message.Find(key);
   if (content == nullptr) return;
   if (content->is_string()) {
     ContentPart part;
@@ -48,10 +50,12 @@ void ReadContent(Fields& message, ChatMessage& out) {
     out.content.push_back(std::move(part));
     return;
   }
-  if (!content->is_array()) return message.Fail("content", "must be a string or a list of parts");
+  if (!content->is_array()) return message.Fail(key, "must be a string or a list of parts");
   const json::array& parts = content->get_array();
-  for (size_t i = 0; i < parts.size(); ++i) ReadPart(message, message.Path("content", i), parts[i], out);
+  for (size_t i = 0; i < parts.size(); ++i) ReadPart(message, message.Path(key, i), parts[i], out);
 }
+
+namespace {
 
 void ReadToolCalls(Fields& message, ChatMessage& out) {
   const json::array* calls = message.Array("tool_calls");
@@ -72,28 +76,28 @@ void ReadToolCalls(Fields& message, ChatMessage& out) {
   }
 }
 
-void ReadMessage(Fields& fields, const std::string& path, const json::value& value, ChatInput& chat) {
-  if (!value.is_object()) return fields.FailAt(path, "must be an object");
-  Fields message(value.get_object(), path, fields.status());
-  ChatMessage out;
+}  // namespace
+
+bool ReadOpenAiMessage(Fields& message, ChatMessage& out) {
   out.role = std::string(message.String("role").value_or(""));
   if (out.role == "developer") out.role = "system";
   if (out.role == "function") out.role = "tool";
   if (out.role != "system" && out.role != "user" && out.role != "assistant" && out.role != "tool") {
-    return message.Fail("role", "must be system, developer, user, assistant or tool");
+    message.Fail("role", "must be system, developer, user, assistant or tool");
+    return false;
   }
-  ReadContent(message, out);
+  ReadOpenAiContent(message, "content", out);
   ReadToolCalls(message, out);
-  if (out.content.empty() && out.tool_calls.empty() && message.Find("content") == nullptr &&
-      out.role != "assistant") {
-    return message.Fail("content", "is required");
+  if (message.Find("content") == nullptr && out.role != "assistant") {
+    message.Fail("content", "is required");
+    return false;
   }
   out.tool_call_id = std::string(message.String("tool_call_id").value_or(""));
   out.name = std::string(message.String("name").value_or(""));
   for (const char* key : {"reasoning", "reasoning_content"}) {
     if (const auto text = message.String(key)) out.reasoning = std::string(*text);
   }
-  chat.messages.push_back(std::move(out));
+  return true;
 }
 
 void ReadToolChoice(Fields& fields, ChatInput& chat) {
@@ -116,18 +120,24 @@ void ReadToolChoice(Fields& fields, ChatInput& chat) {
   ForceTool(fields, "tool_choice", name, chat);
 }
 
-void ReadThinking(Fields& fields, const RawJson& raw, ChatInput& chat) {
-  if (const auto effort = fields.String("reasoning_effort")) {
-    if (*effort == "none") {
-      chat.thinking = false;
-    } else if (*effort == "minimal" || *effort == "low" || *effort == "medium" || *effort == "high" ||
-               *effort == "xhigh") {
-      chat.thinking = true;
-      chat.template_args["reasoning_effort"] = "\"" + std::string(*effort) + "\"";
-    } else {
-      fields.Fail("reasoning_effort", "must be none, minimal, low, medium, high or xhigh");
-    }
+void ReadEffort(Fields& fields, std::string_view key, ChatInput& chat) {
+  const auto effort = fields.String(key);
+  if (!effort) return;
+  if (*effort == "none") {
+    chat.thinking = false;
+  } else if (*effort == "minimal" || *effort == "low" || *effort == "medium" || *effort == "high" ||
+             *effort == "xhigh") {
+    chat.thinking = true;
+    chat.template_args["reasoning_effort"] = "\"" + std::string(*effort) + "\"";
+  } else {
+    fields.Fail(key, "must be none, minimal, low, medium, high or xhigh");
   }
+}
+
+namespace {
+
+void ReadThinking(Fields& fields, const RawJson& raw, ChatInput& chat) {
+  ReadEffort(fields, "reasoning_effort", chat);
   const json::object* args = fields.Object("chat_template_kwargs");
   if (args == nullptr) return;
   const RawJson args_raw = raw.Member("chat_template_kwargs");
@@ -179,12 +189,12 @@ void ForceTool(Fields& fields, std::string_view key, std::string_view name, Chat
 void ReadFunctionTools(Fields& fields, const RawJson& raw, ChatInput& out) {
   const json::array* tools = fields.Array("tools");
   if (tools == nullptr) return;
-  if (tools->size() > kMaxTools) return fields.Fail("tools", "must have at most 1024 entries");
-  size_t i = 0;
-  raw.Member("tools").ForEach([&](const RawJson& tool_raw) {
-    if (i >= tools->size() || !fields.ok()) return;
+  if (tools->size() > kMaxTools) return fields.Fail("tools", "must have at most 512 entries");
+  const std::vector<RawJson> raws = raw.Member("tools").Elements();
+  for (size_t i = 0; i < tools->size() && i < raws.size() && fields.ok(); ++i) {
+    const RawJson& tool_raw = raws[i];
     const std::string path = fields.Path("tools", i);
-    const json::value& value = (*tools)[i++];
+    const json::value& value = (*tools)[i];
     if (!value.is_object()) return fields.FailAt(path, "must be an object");
     Fields tool(value.get_object(), path, fields.status());
     if (tool.String("type").value_or("function") != "function") {
@@ -203,7 +213,7 @@ void ReadFunctionTools(Fields& fields, const RawJson& raw, ChatInput& out) {
     read.parameters_json_schema =
         parameters != nullptr ? std::string(inner_raw.Member("parameters").text()) : std::string("{}");
     out.tools.push_back(std::move(read));
-  });
+  }
 }
 
 void ReadOpenAiChat(Fields& fields, const RawJson& raw, ChatInput& out) {
@@ -214,7 +224,11 @@ void ReadOpenAiChat(Fields& fields, const RawJson& raw, ChatInput& out) {
     fields.Fail("messages", "must hold at most 10000 messages");
   } else {
     for (size_t i = 0; i < messages->size(); ++i) {
-      ReadMessage(fields, fields.Path("messages", i), (*messages)[i], out);
+      const std::string path = fields.Path("messages", i);
+      if (!(*messages)[i].is_object()) return fields.FailAt(path, "must be an object");
+      Fields message((*messages)[i].get_object(), path, fields.status());
+      ChatMessage read;
+      if (ReadOpenAiMessage(message, read)) out.messages.push_back(std::move(read));
     }
   }
   ReadFunctionTools(fields, raw, out);

@@ -9,6 +9,14 @@ namespace rumbo {
 // `raw` is the text of the same object.
 void ReadOpenAiChat(Fields& fields, const RawJson& raw, ChatInput& out);
 
+// One message of Chat or Responses; false where its fault was noted.
+bool ReadOpenAiMessage(Fields& message, ChatMessage& out);
+// Its text or list of parts, under `key`.
+void ReadOpenAiContent(Fields& message, std::string_view key, ChatMessage& out);
+void ReadToolChoice(Fields& fields, ChatInput& chat);
+// "none" turns thinking off; other efforts turn it on and go to the template.
+void ReadEffort(Fields& fields, std::string_view key, ChatInput& chat);
+
 // [{"type":"function","function":{name, description, parameters}}], as OpenAI and Ollama have it. Parameters are
 // kept byte for byte: prompts, and so cached prefixes, must not change with our taste in JSON.
 void ReadFunctionTools(Fields& fields, const RawJson& raw, ChatInput& out);

@@ -275,7 +275,7 @@ void Connection::Dispatch() {
   const Route* route = request_.route;
   auto exchange = std::make_shared<ConnectionExchange>(context_.loop, weak_from_this(), ++sequence_,
                                                        std::move(request_));
-  route->handler(*context_.api, std::move(exchange));
+  route->handler(context_.loop->api, std::move(exchange));
 }
 
 void Connection::RefuseAndClose(int status, Reason reason, std::string_view message) {
@@ -308,7 +308,7 @@ void Connection::StartStream(uint64_t sequence, InferenceRequest request, std::u
   stream_ = std::make_shared<OutStream>(std::shared_ptr<Mailbox>(context_.loop, &context_.loop->mailbox), std::move(encoder),
                                         context_.options.output_buffer_bytes / 2);
   stream_->owner = this;
-  stream_->call = context_.api->core->Generate(std::move(request), stream_);
+  stream_->call = context_.loop->api.core->Generate(std::move(request), stream_);
 }
 
 void Connection::AppendHead(const HttpReply& reply, std::optional<size_t> length) {

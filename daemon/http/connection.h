@@ -23,6 +23,7 @@ class Connection;
 // a queue that nobody runs rather than nothing.
 struct IoLoop {
   asio::io_context io{1};
+  Api api;  // here, because handlers' callbacks may come after the server has gone
   Mailbox mailbox{[this] { WakeForMailbox(); }};
   std::vector<std::shared_ptr<OutStream>> drained;
   void WakeForMailbox();
@@ -33,7 +34,6 @@ struct ConnectionContext {
   std::shared_ptr<IoLoop> loop;
   HttpOptions options;
   const Guard* guard = nullptr;
-  Api* api = nullptr;
   PeerLookup peers;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> open;  // until closed
   bool draining = false;

@@ -14,7 +14,9 @@ struct DecodedRequest {
   GenerateRequest generate;
   bool stream = false;
   bool include_usage = false;               // OpenAI streams: usage in a last chunk
-  std::optional<int64_t> keep_alive_s;      // Ollama
+  bool reports_cache = false;               // Anthropic: the client marked what to cache
+  std::optional<int64_t> keep_alive_s;      // Ollama; negative: always
+  std::optional<uint32_t> context;          // Ollama: tokens the app expects
 };
 
 }  // namespace rumbo

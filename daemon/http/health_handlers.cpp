@@ -1,3 +1,4 @@
+#include "base/status.h"
 #include "daemon/http/handlers.h"
 #include "daemon/http/json_out.h"
 
@@ -19,6 +20,11 @@ void HandleLive(Api&, ExchangePtr exchange) {
   HttpReply reply;
   reply.body = R"({"status":"ok"})";
   exchange->Reply(std::move(reply));
+}
+
+void HandleUnimplemented(Api&, ExchangePtr exchange) {
+  const Route& route = *exchange->request().route;
+  exchange->Reply(ErrorReply(route.dialect, NotImplemented(route.path)));
 }
 
 }  // namespace rumbo

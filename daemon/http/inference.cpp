@@ -20,7 +20,31 @@ std::string AppName(const HttpRequest& request) {
   return out;
 }
 
+// Header values are one line of visible ASCII.
+std::string HeaderValue(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, 300)) out += c >= 0x20 && c < 0x7f ? c : '?';
+  return out;
+}
+
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> PlacementHeaders(const Placement& placement) {
+  std::string devices;
+  for (const auto& device : placement.devices) devices += (devices.empty() ? "" : ",") + device;
+  std::vector<std::pair<std::string, std::string>> headers;
+  const auto add = [&](const char* name, std::string_view value) {
+    if (!value.empty()) headers.emplace_back(name, HeaderValue(value));
+  };
+  add("x-request-id", placement.request_id);
+  add("x-rumbo-instance", placement.instance_id);
+  add("x-rumbo-engine", placement.engine);
+  add("x-rumbo-backend", placement.backend);
+  add("x-rumbo-devices", devices);
+  add("x-rumbo-variant", placement.variant);
+  add("x-rumbo-reason", placement.reason);
+  return headers;
+}
 
 int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())

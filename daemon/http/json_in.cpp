@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "daemon/http/errors.h"
+#include "daemon/http/gathered.h"
 #include "daemon/http/json_out.h"
 
 namespace rumbo {
@@ -31,6 +32,11 @@ absl::StatusOr<json::object> ParseObject(std::string_view body, json::storage_pt
   }
   if (!value.is_object()) return InvalidArgument("the request body is not a JSON object");
   return std::move(value.get_object());
+}
+
+std::string ObjectOrEmpty(const std::string& arguments_json) {
+  json::monotonic_resource memory;
+  return ParseObject(arguments_json, &memory).ok() ? arguments_json : "{}";
 }
 
 const json::value* Fields::Find(std::string_view key) const {
@@ -179,6 +185,7 @@ size_t RawJson::ValueEnd(size_t at) const {
       for (++at; at < text_.size() && text_[at] != '"'; ++at) {
         if (text_[at] == '\\') ++at;
       }
+      at = std::min(at, text_.size() - 1);
       if (depth == 0) return std::min(at + 1, text_.size());
     } else if (c == '{' || c == '[') {
       ++depth;
@@ -192,10 +199,18 @@ size_t RawJson::ValueEnd(size_t at) const {
   return text_.size();
 }
 
-size_t RawJson::FirstElement() const {
-  if (text_.size() < 2 || text_.front() != '[') return std::string_view::npos;
-  const size_t at = SkipSpace(1);
-  return at >= text_.size() || text_[at] == ']' ? std::string_view::npos : at;
+std::vector<RawJson> RawJson::Elements() const {
+  std::vector<RawJson> out;
+  if (text_.size() < 2 || text_.front() != '[') return out;
+  size_t at = SkipSpace(1);
+  if (at >= text_.size() || text_[at] == ']') return out;
+  while (at != std::string_view::npos) {
+    const size_t end = ValueEnd(at);
+    if (end <= at) break;  // not JSON after all
+    out.push_back(RawJson(text_.substr(at, end - at)));
+    at = NextElement(end);
+  }
+  return out;
 }
 
 size_t RawJson::NextElement(size_t end) const {
@@ -209,6 +224,7 @@ RawJson RawJson::Member(std::string_view key) const {
   size_t at = SkipSpace(1);
   while (at < text_.size() && text_[at] == '"') {
     const size_t key_end = ValueEnd(at);
+    if (key_end < at + 2) break;
     std::string_view name = text_.substr(at + 1, key_end - at - 2);
     std::string plain;
     if (name.find('\\') != std::string_view::npos) {

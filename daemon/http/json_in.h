@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -64,21 +65,12 @@ class RawJson {
   std::string_view text() const { return text_; }
   // The last member of that name, as JSON parsers take it; empty text where there is none or this is no object.
   RawJson Member(std::string_view key) const;
-  // Calls fn(RawJson) for each element of an array.
-  template <typename F>
-  void ForEach(F fn) const {
-    size_t at = FirstElement();
-    while (at != std::string_view::npos) {
-      const size_t end = ValueEnd(at);
-      fn(RawJson(text_.substr(at, end - at)));
-      at = NextElement(end);
-    }
-  }
+  // The elements of an array; empty for anything else.
+  std::vector<RawJson> Elements() const;
 
  private:
   size_t SkipSpace(size_t at) const;
   size_t ValueEnd(size_t at) const;
-  size_t FirstElement() const;
   size_t NextElement(size_t end) const;
   std::string_view text_;
 };

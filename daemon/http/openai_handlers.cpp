@@ -6,6 +6,8 @@
 #include "daemon/http/json_out.h"
 #include "daemon/http/openai_in.h"
 #include "daemon/http/openai_out.h"
+#include "daemon/http/responses_in.h"
+#include "daemon/http/responses_out.h"
 
 namespace rumbo {
 namespace {
@@ -66,6 +68,16 @@ void HandleCompletions(Api& api, ExchangePtr exchange) {
 void HandleChatCompletions(Api& api, ExchangePtr exchange) {
   auto decoded = DecodeChatCompletion(exchange->request().body, api.options.max_json_depth);
   Generate(std::move(exchange), std::move(decoded), true);
+}
+
+void HandleResponses(Api& api, ExchangePtr exchange) {
+  auto decoded = DecodeResponses(exchange->request().body, api.options.max_json_depth);
+  if (!decoded.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, decoded.status()));
+  ResponsesAnswerOptions options;
+  options.stream = decoded->stream;
+  options.model = decoded->model;
+  options.created_unix_s = UnixSeconds();
+  RunDecoded(std::move(exchange), *std::move(decoded), NewResponsesEncoder(std::move(options)));
 }
 
 }  // namespace rumbo

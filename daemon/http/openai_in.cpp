@@ -11,8 +11,13 @@ namespace {
 constexpr int64_t kInt31 = 2147483647;
 
 void ReadMaxTokens(Fields& fields, SamplingParams& out) {
-  // The newest name wins where a client sends several.
-  for (const char* key : {"n_predict", "max_tokens", "max_completion_tokens"}) {
+  // The newest name wins where a client sends several. llama.cpp's -1 means no limit of the client's.
+  const json::value* predict = fields.Find("n_predict");
+  const bool unlimited = predict != nullptr && AsInt(*predict, -1, -1).has_value();
+  if (const auto value = unlimited ? std::nullopt : fields.Int("n_predict", 1, kInt31)) {
+    out.max_tokens = static_cast<uint32_t>(*value);
+  }
+  for (const char* key : {"max_tokens", "max_completion_tokens"}) {
     if (const auto value = fields.Int(key, 1, kInt31)) out.max_tokens = static_cast<uint32_t>(*value);
   }
 }
@@ -88,6 +93,7 @@ absl::StatusOr<DecodedRequest> DecodeChatCompletion(std::string_view body, size_
   ReadShared(fields, raw, out);
   out.generate.input.kind = GenerateInput::Kind::kChat;
   ReadOpenAiChat(fields, raw, out.generate.input.chat);
+  out.generate.input.chat.continue_final_message = fields.Bool("continue_final_message").value_or(false);  // vLLM's
   const auto top = fields.Int("top_logprobs", 0, 20);
   if (fields.Bool("logprobs").value_or(false)) {
     out.generate.sampling.logprobs = static_cast<uint32_t>(top.value_or(0));

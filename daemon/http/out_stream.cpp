@@ -1,36 +1,9 @@
 #include "daemon/http/out_stream.h"
 
-#include "base/utf8.h"
+#include "base/status.h"
+#include "daemon/http/inference.h"
 
 namespace rumbo {
-namespace {
-
-// Header values are one line of visible ASCII.
-std::string HeaderValue(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 300)) out += c >= 0x20 && c < 0x7f ? c : '?';
-  return out;
-}
-
-std::vector<std::pair<std::string, std::string>> PlacementHeaders(const Placement& placement) {
-  std::string devices;
-  for (const auto& device : placement.devices) devices += (devices.empty() ? "" : ",") + device;
-  std::vector<std::pair<std::string, std::string>> headers;
-  const auto add = [&](const char* name, std::string_view value) {
-    if (!value.empty()) headers.emplace_back(name, HeaderValue(value));
-  };
-  add("x-request-id", placement.request_id);
-  add("x-rumbo-instance", placement.instance_id);
-  add("x-rumbo-engine", placement.engine);
-  add("x-rumbo-backend", placement.backend);
-  add("x-rumbo-devices", devices);
-  add("x-rumbo-variant", placement.variant);
-  add("x-rumbo-reason", placement.reason);
-  return headers;
-}
-
-}  // namespace
-
 void Mailbox::Notify(std::shared_ptr<OutStream> stream) {
   bool first = false;
   {
@@ -98,7 +71,7 @@ void OutStream::OnEnd(const absl::Status& status, const FinishedEvent* finished)
   if (abandoned_ || last_) return;
   last_ = true;
   const bool ok = status.ok() && finished != nullptr;
-  const absl::Status shown = status.ok() ? absl::InternalError("the engine ended without a result") : status;
+  const absl::Status shown = status.ok() ? Internal("the engine ended without a result") : status;
   if (head_made_) {
     ok ? encoder_->Finished(*finished, pending_) : encoder_->Failed(shown, pending_);
   } else {

@@ -7,13 +7,47 @@
 namespace rumbo {
 namespace {
 
+constexpr Dialect kOpenAi = Dialect::kOpenAi;
+constexpr Dialect kAnthropic = Dialect::kAnthropic;
+constexpr Dialect kOllama = Dialect::kOllama;
+
 constexpr Route kRoutes[] = {
-    {"GET", "/health", Scope::kLive, Dialect::kOpenAi, HandleHealth, false},
-    {"GET", "/live", Scope::kLive, Dialect::kOpenAi, HandleLive, false},
-    {"GET", "/v1/models", Scope::kList, Dialect::kOpenAi, HandleModels, false},
-    {"GET", "/v1/models/{}", Scope::kList, Dialect::kOpenAi, HandleModel, false},
-    {"POST", "/v1/completions", Scope::kInference, Dialect::kOpenAi, HandleCompletions, true},
-    {"POST", "/v1/chat/completions", Scope::kInference, Dialect::kOpenAi, HandleChatCompletions, true},
+    {"GET", "/", Scope::kLive, kOllama, HandleRoot, false},
+    {"GET", "/health", Scope::kLive, kOpenAi, HandleHealth, false},
+    {"GET", "/live", Scope::kLive, kOpenAi, HandleLive, false},
+
+    {"GET", "/v1/models", Scope::kList, kOpenAi, HandleModels, false},
+    {"GET", "/v1/models/{}", Scope::kList, kOpenAi, HandleModel, false},
+    {"POST", "/v1/completions", Scope::kInference, kOpenAi, HandleCompletions, true},
+    {"POST", "/v1/chat/completions", Scope::kInference, kOpenAi, HandleChatCompletions, true},
+    {"POST", "/v1/responses", Scope::kInference, kOpenAi, HandleResponses, true},
+    {"POST", "/v1/embeddings", Scope::kInference, kOpenAi, HandleEmbeddings, true},
+    {"POST", "/v1/rerank", Scope::kInference, kOpenAi, HandleRerank, true},
+    {"POST", "/rerank", Scope::kInference, kOpenAi, HandleRerank, true},
+    {"POST", "/v1/audio/transcriptions", Scope::kInference, kOpenAi, HandleUnimplemented, false},
+    {"POST", "/v1/audio/translations", Scope::kInference, kOpenAi, HandleUnimplemented, false},
+    {"POST", "/v1/audio/speech", Scope::kInference, kOpenAi, HandleUnimplemented, true},
+
+    {"POST", "/v1/messages", Scope::kInference, kAnthropic, HandleMessages, true},
+    {"POST", "/v1/messages/count_tokens", Scope::kInference, kAnthropic, HandleCountTokens, true},
+
+    {"POST", "/api/generate", Scope::kInference, kOllama, HandleOllamaGenerate, true},
+    {"POST", "/api/chat", Scope::kInference, kOllama, HandleOllamaChat, true},
+    {"POST", "/api/embed", Scope::kInference, kOllama, HandleOllamaEmbed, true},
+    {"POST", "/api/embeddings", Scope::kInference, kOllama, HandleOllamaEmbeddings, true},
+    {"GET", "/api/tags", Scope::kList, kOllama, HandleOllamaTags, false},
+    {"POST", "/api/show", Scope::kList, kOllama, HandleOllamaShow, true},
+    {"GET", "/api/ps", Scope::kList, kOllama, HandleOllamaPs, false},
+    {"GET", "/api/version", Scope::kLive, kOllama, HandleOllamaVersion, false},
+    {"POST", "/api/pull", Scope::kModels, kOllama, HandleOllamaPull, true},
+    {"DELETE", "/api/delete", Scope::kModels, kOllama, HandleOllamaDelete, true},
+    {"POST", "/api/create", Scope::kModels, kOllama, HandleUnimplemented, true},
+    {"POST", "/api/copy", Scope::kModels, kOllama, HandleUnimplemented, true},
+    {"POST", "/api/push", Scope::kModels, kOllama, HandleUnimplemented, true},
+
+    {"POST", "/tokenize", Scope::kInference, kOpenAi, HandleTokenize, true},
+    {"POST", "/detokenize", Scope::kInference, kOpenAi, HandleDetokenize, true},
+    {"GET", "/props", Scope::kInference, kOpenAi, HandleProps, false},
 };
 
 int HexDigit(char c) {

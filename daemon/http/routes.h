@@ -15,7 +15,7 @@ namespace rumbo {
 // What a caller must be allowed for a route. Every route has one; there is no default.
 enum class Scope { kLive, kList, kInference, kModels, kAdmin };
 
-// What handlers work with. Outlives every exchange that is still answered.
+// What handlers work with. Stays while any exchange does: a callback that holds its exchange may use it.
 struct Api {
   Core* core = nullptr;
   HttpOptions options;

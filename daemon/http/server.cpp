@@ -26,11 +26,10 @@ constexpr std::chrono::milliseconds kHalfClosedTick{100};
 class Server final : public HttpServer {
  public:
   Server(HttpOptions options, Core* core) : loop_(std::make_shared<IoLoop>()), acceptor_(loop_->io), tick_(loop_->io) {
-    api_.core = core;
-    api_.options = options;
+    loop_->api.core = core;
+    loop_->api.options = options;
     context_.loop = loop_;
     context_.options = std::move(options);
-    context_.api = &api_;
   }
 
   ~Server() override { Stop(std::chrono::milliseconds(0)); }
@@ -166,7 +165,6 @@ class Server final : public HttpServer {
     tick_.async_wait([this](error_code) { AwaitIdle(); });
   }
 
-  Api api_;
   ConnectionContext context_;
   std::shared_ptr<IoLoop> loop_;
   tcp::acceptor acceptor_;

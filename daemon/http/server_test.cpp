@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <future>
 
@@ -202,6 +203,81 @@ TEST_F(HttpServerTest, StreamsChat) {
   EXPECT_EQ(boost::json::parse(events[3]).at("choices").at(0).at("finish_reason"), "length");
   EXPECT_EQ(boost::json::parse(events[4]).at("usage").at("completion_tokens"), 2);
   EXPECT_EQ(events[5], "[DONE]");
+}
+
+TEST_F(HttpServerTest, SpeaksAnthropic) {
+  const std::string body = R"({"model":"fake","max_tokens":2,"stream":true,"messages":[{"role":"user","content":"hi"}]})";
+  const auto reply = Post("/v1/messages?beta=true", body);
+  ASSERT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body.substr(0, 21), "event: message_start\n");
+  EXPECT_NE(reply.body.find(R"("input_tokens":7)"), std::string::npos);
+  EXPECT_NE(reply.body.find("event: message_stop\n"), std::string::npos);
+  const auto count = Post("/v1/messages/count_tokens", R"({"model":"fake","messages":[{"role":"user","content":"hi"}],
+      "tools":[{"name":"f","input_schema":{"type":"object"}}]})");
+  EXPECT_EQ(count.body, R"({"input_tokens":26})");
+  const auto missing = Post("/v1/messages", R"({"model":"no","max_tokens":2,"messages":[{"role":"user","content":"x"}]})");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(boost::json::parse(missing.body).at("error").at("type"), "not_found_error");
+  EXPECT_EQ(boost::json::parse(Get("/v1/messages").body).at("type"), "error");
+}
+
+TEST_F(HttpServerTest, SpeaksOllama) {
+  const auto chat = Post("/api/chat", R"({"model":"fake:latest","messages":[{"role":"user","content":"hi"}],"options":{"num_predict":2}})");
+  ASSERT_EQ(chat.status, 200);
+  EXPECT_EQ(chat.Header("content-type"), "application/x-ndjson");
+  EXPECT_EQ(std::count(chat.body.begin(), chat.body.end(), '\n'), 3);
+  const auto whole = boost::json::parse(
+      Post("/api/generate", R"({"model":"fake","prompt":"hi","stream":false,"options":{"num_predict":2}})").body);
+  EXPECT_EQ(whole.at("response"), " 0 1");
+  EXPECT_EQ(whole.at("done_reason"), "length");
+  EXPECT_EQ(core_.requests().back().generate.input.kind, GenerateInput::Kind::kChat);
+  Post("/api/generate", R"({"model":"fake","prompt":"hi","raw":true,"stream":false})");
+  EXPECT_EQ(core_.requests().back().generate.input.prompt, "hi");
+  const auto load = boost::json::parse(Post("/api/generate", R"({"model":"fake","stream":false})").body);
+  EXPECT_EQ(load.at("done_reason"), "load");
+  EXPECT_EQ(boost::json::parse(Get("/api/tags").body).at("models").at(0).at("name"), "fake:latest");
+  const auto show = boost::json::parse(Post("/api/show", R"({"model":"","name":"fake"})").body);
+  EXPECT_EQ(show.at("model_info").at("llama.context_length"), 2048);
+  EXPECT_TRUE(boost::json::parse(Get("/api/ps").body).at("models").as_array().empty());
+  EXPECT_EQ(Get("/api/version").status, 200);
+  const auto embed = boost::json::parse(Post("/api/embed", R"({"model":"fake","input":["a","bc"]})").body);
+  EXPECT_EQ(embed.at("embeddings").as_array().size(), 2u);
+  const auto older = boost::json::parse(Post("/api/embeddings", R"({"model":"fake","prompt":"abc"})").body);
+  EXPECT_EQ(older.at("embedding").at(0), 3);
+  const auto missing = Post("/api/chat", R"({"model":"no","messages":[{"role":"user","content":"hi"}]})");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_TRUE(boost::json::parse(missing.body).at("error").is_string());
+  Client head(port());
+  head.Request("HEAD", "/");
+  EXPECT_EQ(head.Read(true).status, 200);
+  EXPECT_EQ(Post("/api/pull", R"({"model":"fake"})").status, 200);
+  EXPECT_EQ(Post("/api/pull", R"({"model":"other"})").status, 501);
+}
+
+TEST_F(HttpServerTest, EmbedsRanksAndTokenizes) {
+  const auto floats = boost::json::parse(Post("/v1/embeddings", R"({"model":"fake","input":"x","dimensions":1})").body);
+  EXPECT_EQ(floats.at("data").at(0).at("embedding").as_array().size(), 1u);
+  EXPECT_EQ(floats.at("data").at(0).at("embedding").at(0), 1);
+  const auto base64 = boost::json::parse(
+      Post("/v1/embeddings", R"({"model":"fake","input":["x"],"encoding_format":"base64"})").body);
+  EXPECT_EQ(base64.at("data").at(0).at("embedding"), "mpkZP83MTD8AAAAA");  // 0.6, 0.8, 0
+  const auto ranked = boost::json::parse(
+      Post("/v1/rerank", R"({"model":"fake","query":"q","documents":["a","ccc","bb"],"top_n":2})").body);
+  EXPECT_EQ(ranked.at("results").at(0).at("index"), 1);
+  EXPECT_EQ(ranked.at("results").as_array().size(), 2u);
+  EXPECT_EQ(boost::json::parse(Post("/tokenize", R"({"content":"ab"})").body).at("tokens").at(1), 98);
+  EXPECT_EQ(boost::json::parse(Post("/detokenize", R"({"tokens":[97,98]})").body).at("content"), "ab");
+  EXPECT_EQ(Get("/props").status, 200);
+  EXPECT_EQ(Post("/v1/embeddings", R"({"model":"no","input":"x"})").status, 404);
+  EXPECT_EQ(Post("/v1/audio/speech", "{}").status, 501);
+}
+
+TEST_F(HttpServerTest, SpeaksResponses) {
+  const auto whole = boost::json::parse(Post("/v1/responses", R"({"model":"fake","input":"hi","max_output_tokens":2})").body);
+  EXPECT_EQ(whole.at("output").at(0).at("content").at(0).at("text"), " 0 1");
+  EXPECT_EQ(whole.at("status"), "incomplete");
+  const auto stream = Post("/v1/responses", R"({"model":"fake","input":"hi","stream":true})");
+  EXPECT_NE(stream.body.find("event: response.output_text.delta"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, UnknownModelIs404InOpenAiShape) {

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "daemon/core/core.h"
+#include "tests/fakes/fake_engine.h"
 
 namespace rumbo {
 
@@ -183,8 +184,14 @@ class FakeCore : public Core {
     return handle;
   }
 
-  void WithEngine(LoadSpec, ClientIdentity, TimePoint, Callback<ReadyEngine> done) override {
-    done(NotImplemented("WithEngine"));
+  void WithEngine(LoadSpec spec, ClientIdentity, TimePoint, Callback<ReadyEngine> done) override {
+    if (spec.model != "fake") return done(NoModel(spec.model));
+    ReadyEngine ready;
+    ready.engine = std::make_shared<FakeEngine>();
+    ready.placement.instance_id = "inst-1";
+    ready.placement.engine = "fake";
+    ready.info.context_trained = 2048;
+    done(std::move(ready));
   }
   void ListModels(Callback<std::vector<StoredModel>> done) override { done(std::vector<StoredModel>{Model()}); }
   void GetModel(std::string name, Callback<StoredModel> done) override {

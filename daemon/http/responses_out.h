@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "daemon/http/answer_encoder.h"
+
+namespace rumbo {
+
+struct ResponsesAnswerOptions {
+  bool stream = false;
+  std::string model;
+  int64_t created_unix_s = 0;
+};
+
+std::unique_ptr<AnswerEncoder> NewResponsesEncoder(ResponsesAnswerOptions options);
+
+}  // namespace rumbo
