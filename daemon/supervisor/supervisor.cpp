@@ -12,6 +12,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <deque>
+#include <mutex>
 #include <thread>
 
 #include "base/os/files.h"
@@ -61,9 +62,9 @@ class Tail {
 // One worker process, on the supervisor's thread but where said.
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
-  Worker(asio::io_context& io, const SupervisorOptions& options, LaunchSpec spec, LaunchCallbacks callbacks)
-      : io_(io), options_(options), spec_(std::move(spec)), callbacks_(std::move(callbacks)),
-        exit_watch_(io), stderr_(io), silence_(io), grace_(io) {}
+  Worker(std::shared_ptr<asio::io_context> io, const SupervisorOptions& options, LaunchSpec spec, LaunchCallbacks callbacks)
+      : io_(std::move(io)), options_(options), spec_(std::move(spec)), callbacks_(std::move(callbacks)),
+        exit_watch_(*io_), stderr_(*io_), silence_(*io_), grace_(*io_) {}
 
   void Start(const EngineProgram* program) {
     if (program == nullptr) {
@@ -113,27 +114,27 @@ class Worker : public std::enable_shared_from_this<Worker> {
     client_->Load(
         spec_,
         [self](double fraction, const std::string& step) {
-          asio::post(self->io_, [self, fraction, step] {
+          asio::post(*self->io_, [self, fraction, step] {
             if (self->ended_) return;
             self->ArmSilence();
             if (self->callbacks_.on_progress) self->callbacks_.on_progress(fraction, step);
           });
         },
         [self](absl::StatusOr<EngineInfo> info) {
-          asio::post(self->io_, [self, info = std::move(info)]() mutable { self->OnLoaded(std::move(info)); });
+          asio::post(*self->io_, [self, info = std::move(info)]() mutable { self->OnLoaded(std::move(info)); });
         });
   }
 
   // From any thread.
   void Kill(Reason reason, std::string what) {
-    asio::post(io_, [self = shared_from_this(), reason, what = std::move(what)] {
+    asio::post(*io_, [self = shared_from_this(), reason, what = std::move(what)] {
       if (self->ended_ || self->stopping_) return;
       self->Fail(Error(absl::StatusCode::kUnavailable, reason, what));
     });
   }
 
   void Stop(milliseconds grace) {
-    asio::post(io_, [self = shared_from_this(), grace] {
+    asio::post(*io_, [self = shared_from_this(), grace] {
       if (self->ended_ || !self->running_) return;
       if (!self->stopping_) spdlog::info("{}: stopping", self->spec_.instance_id);
       self->stopping_ = true;
@@ -244,7 +245,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
     if (callbacks.on_exit) callbacks.on_exit(status);
   }
 
-  asio::io_context& io_;
+  // Shared: a callback of gRPC may hold the last reference to this when the supervisor is gone.
+  const std::shared_ptr<asio::io_context> io_;
   const SupervisorOptions options_;
   const LaunchSpec spec_;
   LaunchCallbacks callbacks_;
@@ -274,13 +276,19 @@ class Handle final : public LaunchedEngine {
 class Supervisor final : public Launcher {
  public:
   Supervisor(SupervisorOptions options, std::vector<EngineProgram> programs)
-      : options_(options), programs_(std::move(programs)), guard_(asio::make_work_guard(io_)), thread_([this] { io_.run(); }) {
+      : options_(options), programs_(std::move(programs)), guard_(asio::make_work_guard(*io_)), thread_([io = io_] { io->run(); }) {
     pthread_setname_np(thread_.native_handle(), "rumbo-super");
   }
 
+  // Kills what still runs and waits until it is gone.
   ~Supervisor() override {
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& weak : workers_) {
+        if (auto worker = weak.lock()) worker->Stop(milliseconds(0));
+      }
+    }
     guard_.reset();
-    io_.stop();
     thread_.join();
   }
 
@@ -293,14 +301,21 @@ class Supervisor final : public Launcher {
       break;
     }
     auto worker = std::make_shared<Worker>(io_, options_, spec, std::move(callbacks));
-    asio::post(io_, [worker, program] { worker->Start(program); });
+    {
+      std::lock_guard lock(mutex_);
+      std::erase_if(workers_, [](const auto& weak) { return weak.expired(); });
+      workers_.push_back(worker);
+    }
+    asio::post(*io_, [worker, program] { worker->Start(program); });
     return std::make_unique<Handle>(std::move(worker));
   }
 
  private:
   const SupervisorOptions options_;
   const std::vector<EngineProgram> programs_;
-  asio::io_context io_{1};
+  const std::shared_ptr<asio::io_context> io_ = std::make_shared<asio::io_context>(1);
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Worker>> workers_;  // guarded by mutex_
   asio::executor_work_guard<asio::io_context::executor_type> guard_;
   std::thread thread_;
 };

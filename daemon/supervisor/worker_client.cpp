@@ -41,6 +41,26 @@ absl::Status FromWorker(const grpc::Status& status) {
   }
 }
 
+// gRPC 1.51 runs callbacks of clients on a completion queue that all channels share, counted by reference; when the last
+// channel goes while the queue's threads end, it may be counted down twice and abort. So one channel that reaches
+// nothing stays for the life of the process.
+void KeepCallbackQueueAlive() {
+  static const std::unique_ptr<EngineService::Stub>* const kept = [] {
+    auto* stub = new std::unique_ptr<EngineService::Stub>(EngineService::NewStub(
+        grpc::CreateChannel("unix:/dev/null/rumbo", grpc::InsecureChannelCredentials())));
+    struct Call {
+      grpc::ClientContext context;
+      engine::v1::GetStatsRequest request;
+      engine::v1::GetStatsResponse response;
+    };
+    auto call = std::make_shared<Call>();
+    call->context.TryCancel();
+    (*stub)->async()->GetStats(&call->context, &call->request, &call->response, [call](grpc::Status) {});
+    return stub;
+  }();
+  (void)kept;
+}
+
 // Keeps what a unary call needs until its callback has run.
 template <typename Request, typename Response>
 struct Unary {
@@ -368,6 +388,7 @@ class WorkerClientOverGrpc final : public WorkerClient {
 }  // namespace
 
 std::shared_ptr<WorkerClient> WorkerClient::Create(UniqueFd socket, std::function<void(std::string)> on_violation) {
+  KeepCallbackQueueAlive();
   return std::make_shared<WorkerClientOverGrpc>(std::move(socket), std::move(on_violation));
 }
 
