@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engines/api/request.h"
+
+// The seam between the scheduler and libllama: what the scheduler needs of a loaded model and its KV cache.
+// Implementations: llama/llama_port.h, and core/testing/fake_port.h for tests.
+namespace rumbo {
+
+using TokenId = int32_t;
+using SequenceId = int32_t;
+
+struct BatchToken {
+  TokenId token = 0;
+  int32_t position = 0;
+  SequenceId sequence = 0;
+  bool output = false;  // its logits are wanted
+};
+
+// What a model's memory can do. Constant after load.
+struct PortTraits {
+  uint32_t vocabulary = 0;
+  uint32_t sequences = 0;           // ids 0 .. sequences-1
+  uint32_t context_total = 0;       // cells of all sequences together
+  uint32_t context_per_sequence = 0;  // most tokens one sequence can hold
+  uint32_t batch = 0;               // most tokens of one Decode
+  // All sequences share one pool of cells: copying a prefix costs nothing and shares its cells.
+  bool unified = false;
+  // A sequence can be cut back to any earlier length that OldestPosition allows. False for recurrent models,
+  // whose state is only at its end.
+  bool rewindable = true;
+  // Tokens of the attention window; 0: every layer sees everything. With a window, cutting back to n needs
+  // OldestPosition() <= max(0, n - window).
+  uint32_t window = 0;
+};
+
+enum class DecodeResult {
+  kOk,
+  kNoRoom,  // nothing was changed
+  kFailed,  // sequences in the batch are undefined
+};
+
+// Bytes of one sequence's state, opaque.
+struct SequenceState {
+  std::vector<uint8_t> bytes;
+};
+
+// Not thread-safe: one thread (the decode loop) calls everything here.
+class ModelPort {
+ public:
+  virtual ~ModelPort() = default;
+
+  virtual const PortTraits& traits() const = 0;
+
+  // Computes the batch; tokens of one sequence stand in order of position, directly after what the sequence
+  // holds. Blocks.
+  virtual DecodeResult Decode(std::span<const BatchToken> batch) = 0;
+
+  // Logits of the token at `batch_index` of the last Decode, which had `output`; vocabulary floats, writable,
+  // valid until the next Decode.
+  virtual float* Logits(size_t batch_index) = 0;
+
+  // Makes `to` (emptied first) hold the first `length` tokens of `from`. The caller has checked window and
+  // rewindable. Returns false where the memory cannot do that; `to` is then empty.
+  virtual bool CopyPrefix(SequenceId from, SequenceId to, uint32_t length) = 0;
+
+  // Forgets all but the first `length` tokens. False where the memory cannot; the sequence is then empty.
+  virtual bool Truncate(SequenceId sequence, uint32_t length) = 0;
+
+  // The smallest position the sequence still holds in every layer; -1 when empty.
+  virtual int32_t OldestPosition(SequenceId sequence) const = 0;
+
+  // The state of `sequence` as bytes, and back into an empty sequence. `only_window` saves just what cannot be
+  // cut back: window and recurrent layers. Save returns no bytes where it fails.
+  virtual SequenceState Save(SequenceId sequence, bool only_window) = 0;
+  virtual bool Restore(SequenceId sequence, const SequenceState& state, bool only_window) = 0;
+
+  // The token ends the answer.
+  virtual bool IsEndOfText(TokenId token) const = 0;
+
+  // The token's bytes; empty for control tokens unless `special`.
+  virtual std::string Piece(TokenId token, bool special) const = 0;
+};
+
+// Chooses tokens of one answer. Used by the decode loop's thread only.
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+
+  // The next token, given logits it may scribble on. With `logprob`, also fills it as asked for in the request.
+  // Errors (a grammar that allows nothing, logits that are no numbers) end the answer.
+  virtual absl::StatusOr<TokenId> Pick(float* logits, TokenLogprob* logprob) = 0;
+
+  // The token became part of the answer.
+  virtual void Accept(TokenId token) = 0;
+};
+
+}  // namespace rumbo

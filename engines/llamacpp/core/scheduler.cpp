@@ -1,0 +1,423 @@
+#include "engines/llamacpp/core/scheduler.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace rumbo {
+namespace {
+
+double Millis(Clock::TimePoint from, Clock::TimePoint to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+// A request waits for another's prompt only where that saves so many tokens.
+constexpr uint32_t kMinHold = 32;
+
+// A waiting prompt counts as shorter by so many tokens per millisecond it has waited, relative to the speed
+// prompts are read with: short prompts go first, long ones not never.
+constexpr double kAging = 0.5;
+
+absl::Status Cancelled() {
+  return Error(absl::StatusCode::kCancelled, Reason::kCancelled, "cancelled by the caller");
+}
+
+}  // namespace
+
+struct Scheduler::Run {
+  explicit Run(Job j) : job(std::move(j)), text(job.stop) {}
+
+  Job job;
+  AnswerText text;
+  SequenceId sequence = -1;
+  Phase phase = Phase::kPrefill;
+  uint64_t leader = 0;        // kHeld: whose prompt is waited for
+  uint32_t leader_length = 0;  // kHeld: up to where
+  uint32_t cached = 0;        // prompt tokens that were not computed for this run
+  uint32_t need = 0;          // prompt and answer together
+  TokenId next = 0;           // kDecode: sampled, not computed yet
+  uint32_t generated = 0;
+  uint32_t unsent_tokens = 0;  // in pieces held back
+  std::vector<TokenLogprob> unsent_logprobs;
+  bool started = false;
+  bool paused = false;
+  bool over = false;
+  Clock::TimePoint admitted{};
+  Clock::TimePoint first_token{};
+};
+
+Scheduler::Scheduler(ModelPort* port, const Clock* clock, SchedulerOptions options)
+    : port_(port), clock_(clock), options_(options), slots_(port), model_(options.prefill_chunk) {
+  RUMBO_CHECK(options_.sessions >= 1 && options_.sessions <= port->traits().sequences);
+  RUMBO_CHECK(options_.prefill_chunk >= 1 && options_.prefill_chunk <= port->traits().batch);
+}
+
+Scheduler::~Scheduler() { FailAll(Cancelled()); }
+
+uint32_t Scheduler::Need(const Job& job) const {
+  const uint64_t all = job.prompt.size() + uint64_t{job.max_tokens};
+  return static_cast<uint32_t>(std::min<uint64_t>(all, options_.context_per_session));
+}
+
+void Scheduler::Submit(Job job) {
+  absl::Status refused;
+  if (job.prompt.empty()) {
+    refused = InvalidArgument("the prompt is empty");
+  } else if (job.prompt.size() >= options_.context_per_session) {
+    refused = Error(absl::StatusCode::kInvalidArgument, Reason::kPromptTooLong,
+                    "the prompt has " + std::to_string(job.prompt.size()) + " tokens and a session's context " +
+                        std::to_string(options_.context_per_session),
+                    "Shorten the prompt, or load the model with more context per session.");
+  } else if (waiting_.size() >= options_.max_waiting) {
+    refused = RetryableError(absl::StatusCode::kResourceExhausted, Reason::kQueueFull,
+                             std::to_string(waiting_.size()) + " requests wait already", "Retry later.",
+                             std::chrono::seconds(1));
+  }
+  if (!refused.ok()) {
+    job.sink->OnEnd(refused, nullptr);
+    return;
+  }
+  // Within a priority, first come first served.
+  auto place = waiting_.end();
+  while (place != waiting_.begin() && std::prev(place)->priority > job.priority) --place;
+  waiting_.insert(place, std::move(job));
+}
+
+void Scheduler::Cancel(uint64_t id) {
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    if (it->id != id) continue;
+    const std::shared_ptr<GenerateSink> sink = it->sink;
+    waiting_.erase(it);
+    sink->OnEnd(Cancelled(), nullptr);
+    return;
+  }
+  if (Run* run = Find(id)) {
+    Fail(run, Cancelled());
+    Sweep();
+  }
+}
+
+void Scheduler::Resume(uint64_t id) {
+  if (Run* run = Find(id)) run->paused = false;
+}
+
+Scheduler::Run* Scheduler::Find(uint64_t id) {
+  for (const auto& run : running_) {
+    if (run->job.id == id && !run->over) return run.get();
+  }
+  return nullptr;
+}
+
+void Scheduler::FailAll(const absl::Status& status) {
+  std::deque<Job> waiting;
+  waiting.swap(waiting_);
+  for (Job& job : waiting) job.sink->OnEnd(status, nullptr);
+  for (const auto& run : running_) {
+    if (!run->over) Fail(run.get(), status);
+  }
+  Sweep();
+}
+
+// ---- Admission ----
+
+void Scheduler::Admit() {
+  while (!waiting_.empty() && running_.size() < options_.sessions) {
+    if (!TryAdmit(&waiting_.front())) break;
+    waiting_.pop_front();
+  }
+}
+
+bool Scheduler::TryAdmit(Job* job) {
+  const uint32_t need = Need(*job);
+  const auto lease = slots_.Acquire(job->cache_key, job->prompt, need);
+  if (!lease) return false;
+  auto run = std::make_unique<Run>(std::move(*job));
+  run->sequence = lease->sequence;
+  run->cached = lease->reused;
+  run->need = need;
+  run->admitted = clock_->Now();
+  HoldOrPrefill(run.get());
+  running_.push_back(std::move(run));
+  return true;
+}
+
+// Waits for an earlier request that is computing a beginning of this prompt, or starts.
+void Scheduler::HoldOrPrefill(Run* run) {
+  run->phase = Phase::kPrefill;
+  if (!options_.share_prefixes) return;
+  const uint32_t have = Computed(*run);
+  const auto most = static_cast<uint32_t>(run->job.prompt.size() - 1);
+  uint32_t best = have + kMinHold - 1;
+  for (const auto& other : running_) {
+    if (other.get() == run) break;  // only earlier ones: no circles
+    if (other->over || other->phase == Phase::kDecode) continue;
+    if (other->job.cache_key != run->job.cache_key) continue;
+    const uint32_t length = std::min(CommonPrefix(other->job.prompt, run->job.prompt), most);
+    if (length <= best) continue;
+    // What the other has read already was considered when the slot was acquired.
+    if (length < Computed(*other)) continue;
+    best = length;
+    run->phase = Phase::kHeld;
+    run->leader = other->job.id;
+    run->leader_length = length;
+  }
+}
+
+void Scheduler::ReleaseHeld() {
+  for (const auto& run : running_) {
+    if (run->over || run->phase != Phase::kHeld) continue;
+    const Run* leader = Find(run->leader);
+    if (leader != nullptr && Computed(*leader) < run->leader_length) continue;
+    run->cached = slots_.Improve(run->sequence, run->job.prompt);
+    HoldOrPrefill(run.get());
+  }
+}
+
+uint32_t Scheduler::Computed(const Run& run) const {
+  return static_cast<uint32_t>(slots_.tokens(run.sequence).size());
+}
+
+// ---- One step ----
+
+bool Scheduler::Step() {
+  Admit();
+  ReleaseHeld();
+  uint32_t decoding = 0;
+  for (const auto& run : running_) decoding += run->phase == Phase::kDecode && !run->paused;
+  const std::vector<Run*> order = PrefillOrder();
+  uint32_t budget = model_.PrefillTokens(decoding, static_cast<uint32_t>(order.size()));
+
+  // A pool of cells for all takes everything in one pass over the weights; separate streams are computed one by
+  // one, or the batch would be split where its sequences differ in length.
+  const bool one_pass = port_->traits().unified;
+  bool computed = false;
+  AddDecodes();
+  if (!one_pass) computed |= ComputeBatch();
+  for (Run* run : order) {
+    if (budget == 0) break;
+    if (run->over) continue;
+    const uint32_t end = ChunkEnd(*run, budget);
+    budget -= end - Computed(*run);
+    AddPrefill(run, end);
+    if (!one_pass) computed |= ComputeBatch();
+  }
+  computed |= ComputeBatch();
+  Sweep();
+  if (computed) ++steps_;
+  return computed;
+}
+
+void Scheduler::AddDecodes() {
+  for (const auto& run : running_) {
+    if (run->over || run->phase != Phase::kDecode || run->paused) continue;
+    if (batch_.size() >= port_->traits().batch) break;
+    parts_.push_back({run.get(), batch_.size(), 1, false});
+    batch_.push_back({run->next, static_cast<int32_t>(Computed(*run)), run->sequence, true});
+  }
+}
+
+void Scheduler::AddPrefill(Run* run, uint32_t end) {
+  if (!run->started) {
+    run->started = true;
+    run->job.sink->OnStarted({static_cast<uint32_t>(run->job.prompt.size()), run->cached});
+  }
+  const uint32_t begin = Computed(*run);
+  parts_.push_back({run, batch_.size(), end - begin, true});
+  for (uint32_t i = begin; i < end; ++i) {
+    const bool last = i + 1 == run->job.prompt.size();
+    batch_.push_back({run->job.prompt[i], static_cast<int32_t>(i), run->sequence, last});
+  }
+}
+
+std::vector<Scheduler::Run*> Scheduler::PrefillOrder() {
+  const Clock::TimePoint now = clock_->Now();
+  const double speed = model_.prefill_tok_s() / 1000;
+  std::vector<std::pair<double, Run*>> keyed;
+  for (const auto& run : running_) {
+    if (run->over || run->phase != Phase::kPrefill) continue;
+    const double remaining = static_cast<double>(run->job.prompt.size() - Computed(*run));
+    keyed.emplace_back(remaining - kAging * speed * Millis(run->job.submitted, now), run.get());
+  }
+  std::stable_sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Run*> order;
+  for (const auto& [key, run] : keyed) order.push_back(run);
+  return order;
+}
+
+// Where the next chunk of a prompt ends: at most `budget` tokens on, and at the points other requests wait for.
+uint32_t Scheduler::ChunkEnd(const Run& run, uint32_t budget) const {
+  const uint32_t begin = Computed(run);
+  const uint32_t room = std::min(budget, static_cast<uint32_t>(port_->traits().batch - batch_.size()));
+  uint32_t end = std::min(static_cast<uint32_t>(run.job.prompt.size()), begin + room);
+  for (const auto& other : running_) {
+    if (other->over || other->phase != Phase::kHeld || other->leader != run.job.id) continue;
+    if (other->leader_length > begin) end = std::min(end, other->leader_length);
+  }
+  return end;
+}
+
+// Computes what was added, hands out the tokens and empties the batch. False where nothing was added.
+bool Scheduler::ComputeBatch() {
+  if (batch_.empty()) return false;
+  const Clock::TimePoint begin = clock_->Now();
+  const DecodeResult result = port_->Decode(batch_);
+  if (result == DecodeResult::kOk) {
+    Account(Millis(begin, clock_->Now()));
+    for (const Part& part : parts_) TakePart(part);
+  } else {
+    OnTrouble(result);
+  }
+  batch_.clear();
+  parts_.clear();
+  return true;
+}
+
+void Scheduler::Account(double ms) {
+  uint32_t decodes = 0;
+  uint32_t prompt_tokens = 0;
+  for (const Part& part : parts_) (part.prefill ? prompt_tokens : decodes) += part.tokens;
+  if (prompt_tokens == 0) {
+    model_.AddDecode(decodes, ms);
+  } else {
+    model_.AddPrefill(prompt_tokens, std::max(0.0, ms - model_.decode_ms(decodes)));
+  }
+  stats_.prompt_tokens += prompt_tokens;
+  constexpr double kBlend = 0.1;
+  stats_.step_ms += (stats_.step_ms == 0 ? 1 : kBlend) * (ms - stats_.step_ms);
+}
+
+// Without room, although every request has its share: gives up a cached prompt or else the youngest request, and
+// the next step tries again. A failed computation leaves all its sequences undefined.
+void Scheduler::OnTrouble(DecodeResult result) {
+  if (result == DecodeResult::kFailed) {
+    for (const Part& part : parts_) Fail(part.run, Internal("the model could not be computed"));
+    return;
+  }
+  if (slots_.EvictOne()) return;
+  const auto youngest = std::max_element(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
+    return a.run->admitted < b.run->admitted;
+  });
+  Fail(youngest->run,
+       Error(absl::StatusCode::kResourceExhausted, Reason::kDoesNotFit, "the KV cache has no room left",
+             "Load the model with more context or fewer sessions."));
+}
+
+void Scheduler::TakePart(const Part& part) {
+  Run* run = part.run;
+  for (uint32_t i = 0; i < part.tokens; ++i) {
+    slots_.Append(run->sequence, &batch_[part.first + i].token, 1);
+  }
+  const size_t last = part.first + part.tokens - 1;
+  if (batch_[last].output) TakeToken(run, last);
+}
+
+void Scheduler::TakeToken(Run* run, size_t batch_index) {
+  Job& job = run->job;
+  TokenLogprob logprob;
+  const absl::StatusOr<TokenId> picked =
+      job.sampler->Pick(port_->Logits(batch_index), job.logprobs ? &logprob : nullptr);
+  if (!picked.ok()) {
+    Fail(run, picked.status());
+    return;
+  }
+  const TokenId token = *picked;
+  job.sampler->Accept(token);
+  if (run->generated == 0) {
+    run->first_token = clock_->Now();
+    run->phase = Phase::kDecode;
+  }
+  ++run->generated;
+  ++run->unsent_tokens;
+  ++stats_.generated_tokens;
+  run->next = token;
+  const bool end_of_text = port_->IsEndOfText(token);
+  if (!end_of_text) {
+    run->text.Add(port_->Piece(token, job.visible_control.contains(token)));
+    if (job.logprobs) run->unsent_logprobs.push_back(std::move(logprob));
+  }
+  const char* reason = nullptr;
+  if (run->text.stopped()) {
+    reason = "stop_string";
+  } else if (end_of_text) {
+    reason = "stop";
+  } else if (run->generated >= job.max_tokens) {
+    reason = "length";
+  } else if (job.prompt.size() + run->generated >= options_.context_per_session) {
+    reason = "context";
+  }
+  Send(run, reason != nullptr);
+  if (reason != nullptr && !run->over) Finish(run, reason);
+}
+
+// Hands the sink what may go out.
+void Scheduler::Send(Run* run, bool last) {
+  ChunkEvent chunk;
+  std::string text = last ? run->text.TakeRest() : run->text.Take();
+  if (run->job.format) {
+    absl::Status status = run->job.format->Add(text, &chunk);
+    if (status.ok() && last) status = run->job.format->Finish(&chunk);
+    if (!status.ok()) {
+      Fail(run, status);
+      return;
+    }
+    if (!last && chunk.text.empty() && chunk.reasoning.empty() && chunk.tool_calls.empty()) return;
+  } else {
+    if (text.empty() && !last) return;
+    chunk.text = std::move(text);
+  }
+  chunk.tokens = run->unsent_tokens;
+  chunk.logprobs = std::move(run->unsent_logprobs);
+  run->unsent_tokens = 0;
+  run->unsent_logprobs.clear();
+  if (!run->job.sink->OnChunk(chunk)) run->paused = true;
+}
+
+// ---- Ends ----
+
+void Scheduler::Finish(Run* run, const char* reason) {
+  const Clock::TimePoint now = clock_->Now();
+  FinishedEvent event;
+  event.reason = run->job.format && run->job.format->called_tools() && std::string_view(reason) == "stop"
+                     ? "tool_calls"
+                     : reason;
+  event.stop_string = run->text.stop_string();
+  event.prompt_tokens = static_cast<uint32_t>(run->job.prompt.size());
+  event.cached_tokens = run->cached;
+  event.completion_tokens = run->generated;
+  event.queue_ms = Millis(run->job.submitted, run->admitted);
+  event.ttft_ms = Millis(run->job.submitted, run->first_token);
+  event.prompt_ms = Millis(run->admitted, run->first_token);
+  event.decode_ms = Millis(run->first_token, now);
+  event.total_ms = Millis(run->job.submitted, now);
+  if (run->generated > 1 && event.decode_ms > 0) {
+    event.decode_tok_s = (run->generated - 1) * 1000.0 / event.decode_ms;
+  }
+  run->over = true;
+  stats_.cached_tokens += run->cached;
+  slots_.Release(run->sequence, true);
+  run->job.sink->OnEnd(absl::OkStatus(), &event);
+}
+
+void Scheduler::Fail(Run* run, const absl::Status& status) {
+  if (run->over) return;
+  run->over = true;
+  slots_.Release(run->sequence, status.code() == absl::StatusCode::kCancelled);
+  run->job.sink->OnEnd(status, nullptr);
+}
+
+void Scheduler::Sweep() {
+  std::erase_if(running_, [](const auto& run) { return run->over; });
+}
+
+EngineStats Scheduler::stats() const {
+  EngineStats stats = stats_;
+  stats.running = static_cast<uint32_t>(running_.size());
+  stats.waiting = static_cast<uint32_t>(waiting_.size());
+  stats.kv_used = slots_.cells_used();
+  stats.kv_total = port_->traits().context_total;
+  stats.prompt_tok_s = model_.prefill_tok_s();
+  return stats;
+}
+
+}  // namespace rumbo

@@ -1,0 +1,57 @@
+#include "engines/llamacpp/core/step_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rumbo {
+namespace {
+
+constexpr double kForget = 0.97;   // weight of the past at each new measurement
+constexpr double kBlend = 0.2;     // weight of a new prefill measurement
+// A step may take so many times the decode-only step where prompts and answers are in balance.
+constexpr double kBalanceStretch = 8;
+constexpr double kMinStretch = 1;
+// No step is made longer than this by prompts while anything is running.
+constexpr double kMaxStallMs = 700;
+
+}  // namespace
+
+void StepModel::AddDecode(uint32_t sequences, double ms) {
+  const double x = sequences;
+  w_ = w_ * kForget + 1;
+  wx_ = wx_ * kForget + x;
+  wy_ = wy_ * kForget + ms;
+  wxx_ = wxx_ * kForget + x * x;
+  wxy_ = wxy_ * kForget + x * ms;
+}
+
+void StepModel::AddPrefill(uint32_t tokens, double ms) {
+  if (tokens == 0) return;
+  const double per_token = ms / tokens;
+  // Short chunks are dominated by fixed cost and say little about long ones.
+  const double blend = prefill_ms_per_token_ == 0 ? 1 : kBlend * std::min(1.0, tokens / 64.0);
+  prefill_ms_per_token_ += blend * (per_token - prefill_ms_per_token_);
+}
+
+double StepModel::decode_ms(uint32_t sequences) const {
+  if (w_ == 0 || sequences == 0) return 0;
+  const double spread = w_ * wxx_ - wx_ * wx_;
+  if (spread < 1e-6 * w_ * wxx_) return wy_ / w_;
+  const double slope = std::max(0.0, (w_ * wxy_ - wx_ * wy_) / spread);
+  return std::max(0.0, (wy_ - slope * wx_) / w_ + slope * sequences);
+}
+
+double StepModel::prefill_tok_s() const {
+  return prefill_ms_per_token_ > 0 ? 1000 / prefill_ms_per_token_ : 0;
+}
+
+uint32_t StepModel::PrefillTokens(uint32_t decoding, uint32_t waiting) const {
+  if (decoding == 0 || prefill_ms_per_token_ == 0) return chunk_;
+  const double ratio = static_cast<double>(waiting) / decoding;
+  const double stretch = std::max(kMinStretch, kBalanceStretch * ratio * ratio);
+  const double allowed_ms = std::min(stretch * decode_ms(decoding), kMaxStallMs);
+  const double tokens = allowed_ms / prefill_ms_per_token_;
+  return static_cast<uint32_t>(std::clamp<double>(tokens, std::min(kFloor, chunk_), chunk_));
+}
+
+}  // namespace rumbo

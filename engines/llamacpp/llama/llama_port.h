@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engines/llamacpp/core/model_port.h"
+#include "engines/llamacpp/llama/model_loader.h"
+
+struct llama_vocab;
+
+namespace rumbo {
+
+// ModelPort over libllama.
+class LlamaPort final : public ModelPort {
+ public:
+  // Borrows `loaded`, which outlives the port.
+  explicit LlamaPort(LoadedModel* loaded);
+
+  const PortTraits& traits() const override { return traits_; }
+  DecodeResult Decode(std::span<const BatchToken> batch) override;
+  float* Logits(size_t batch_index) override;
+  bool CopyPrefix(SequenceId from, SequenceId to, uint32_t length) override;
+  bool Truncate(SequenceId sequence, uint32_t length) override;
+  int32_t OldestPosition(SequenceId sequence) const override;
+  SequenceState Save(SequenceId sequence, bool only_window) override;
+  bool Restore(SequenceId sequence, const SequenceState& state, bool only_window) override;
+  bool IsEndOfText(TokenId token) const override;
+  std::string Piece(TokenId token, bool special) const override;
+
+ private:
+  LoadedModel* const loaded_;
+  const llama_vocab* const vocab_;
+  PortTraits traits_;
+  // Arrays of one llama_batch.
+  std::vector<int32_t> token_;
+  std::vector<int32_t> position_;
+  std::vector<int32_t> sequence_count_;
+  std::vector<int32_t> sequence_;
+  std::vector<int32_t*> sequence_ptr_;
+  std::vector<int8_t> output_;
+};
+
+// The bytes of a token.
+std::string TokenPiece(const llama_vocab* vocab, TokenId token, bool special);
+
+}  // namespace rumbo

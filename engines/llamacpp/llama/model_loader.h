@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engines/api/engine.h"
+#include "engines/api/settings.h"
+
+struct llama_model;
+struct llama_context;
+struct ggml_threadpool;
+
+namespace rumbo {
+
+struct LoadSpec {
+  std::vector<std::string> files;
+  EngineSettings settings;
+  std::string backend;                        // "cpu", "vulkan", ...; "": cpu
+  std::vector<std::string> device_selectors;  // ggml device names, for backends other than cpu
+};
+
+// A model with its context. Destroyed in the right order.
+struct LoadedModel {
+  LoadedModel() = default;
+  ~LoadedModel();
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+
+  llama_model* model = nullptr;
+  llama_context* context = nullptr;
+  ggml_threadpool* threadpool = nullptr;
+  ggml_threadpool* threadpool_batch = nullptr;
+  EngineSettings settings;  // in force
+  std::vector<MemoryItem> memory;
+  std::string engine_version;
+  std::string backend_variant;
+  uint32_t sequences = 0;  // sessions and sequences kept for shared prefixes
+};
+
+// Progress of a load: 0 to 1, and the step. Returns false to give the load up.
+using LoadProgressFn = std::function<bool(double fraction, const char* step)>;
+
+// Loads the model and makes its context. Blocks; call on the thread that will decode.
+// Errors:
+//   kInvalidArgument      a setting is out of range or unknown; the message names it. kContextTooLarge.
+//   kNotFound, kPermissionDenied, kFailedPrecondition   the file: kFileNotFound, kFileNotReadable, kNotAFile,
+//                         kModelInvalid, kUnsupportedArchitecture.
+//   kFailedPrecondition   kBackendUnavailable, kDeviceNotUsable.
+//   kResourceExhausted    kDoesNotFit: the memory could not be had.
+//   kCancelled            progress returned false.
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, const LoadProgressFn& progress);
+
+// The folder of the llama.cpp libraries this program runs with.
+std::string LibraryDir();
+
+}  // namespace rumbo
