@@ -51,29 +51,6 @@ Peak PeakOf(const SpeedInput& in, const Device& device, const SpeedRow& row) {
 
 double D(uint64_t n) { return static_cast<double>(n); }
 
-// Weights and cache that a step touches, over all layers of the main stack.
-struct StepWork {
-  double dense_bytes = 0, expert_bytes = 0, output_bytes = 0, kv_bytes_per_token = 0;
-  double expert_layers = 0, layers = 0;
-};
-
-StepWork WorkOf(const SpeedInput& in, double context) {
-  StepWork w;
-  for (const LayerDescriptor& layer : in.model->layers) {
-    if (layer.mtp) continue;
-    w.layers += 1;
-    w.dense_bytes += D(layer.attention_bytes) + D(layer.dense_ffn_bytes);
-    w.expert_bytes += D(layer.expert_bytes);
-    if (layer.expert_bytes > 0) w.expert_layers += 1;
-    const double seen = layer.window > 0 ? std::min(context, D(layer.window)) : context;
-    const Bytes k = CacheBytes(in.shape.type_k, SaturatingMul(layer.kv_heads, layer.key_length)).value_or(0);
-    const Bytes v = CacheBytes(in.shape.type_v, SaturatingMul(layer.kv_heads, layer.value_length)).value_or(0);
-    w.kv_bytes_per_token += seen * (D(k) + D(v)) + 2 * D(layer.recurrent_state_bytes);
-  }
-  w.output_bytes = D(in.model->output_bytes > 0 ? in.model->output_bytes : in.model->tied_bytes());
-  return w;
-}
-
 // Share of the experts that `tokens` tokens of one step touch.
 double ExpertShare(const ModelDescriptor& model, double tokens) {
   if (model.experts == 0) return 0;
@@ -81,51 +58,111 @@ double ExpertShare(const ModelDescriptor& model, double tokens) {
   return 1 - std::pow(1 - one, tokens);
 }
 
-// Seconds of one step over `tokens` tokens on one side. `prompt`: long steps, at the prompt's efficiency.
-std::optional<double> SideSeconds(const SpeedInput& in, const SpeedSide& side, const StepWork& work, double tokens,
-                                  double cache_reads, bool prompt, Predicted& out, bool& assumed) {
-  const SpeedRow* row = FindSpeedRow(*in.catalog, in.engine->name, side.host ? "cpu" : in.backend, in.build,
-                                     in.model->quantization, *side.device);
-  if (row == nullptr || !side.device->bandwidth_bytes_s.value || *side.device->bandwidth_bytes_s.value <= 0) {
-    return std::nullopt;
+// Weights and cache that a step touches, over all layers of the main stack.
+struct StepWork {
+  double dense_bytes = 0, expert_bytes = 0, output_bytes = 0, kv_bytes_per_token = 0, draft_bytes = 0;
+  double expert_layers = 0, layers = 0, mixers = 0;
+};
+
+StepWork WorkOf(const SpeedInput& in, double context) {
+  StepWork w;
+  w.output_bytes = D(in.model->output_bytes > 0 ? in.model->output_bytes : in.model->tied_bytes());
+  for (const LayerDescriptor& layer : in.model->layers) {
+    if (layer.mtp) {
+      w.draft_bytes += D(layer.attention_bytes) + D(layer.dense_ffn_bytes) +
+                       D(layer.expert_bytes) * ExpertShare(*in.model, 1);
+      continue;
+    }
+    w.layers += 1;
+    w.dense_bytes += D(layer.attention_bytes) + D(layer.dense_ffn_bytes);
+    w.expert_bytes += D(layer.expert_bytes);
+    if (layer.expert_bytes > 0) w.expert_layers += 1;
+    if (layer.mixer == "linear" || layer.mixer == "scan") w.mixers += 1;
+    const double seen = layer.window > 0 ? std::min(context, D(layer.window)) : context;
+    const Bytes k = CacheBytes(in.shape.type_k, SaturatingMul(layer.kv_heads, layer.key_length)).value_or(0);
+    const Bytes v = CacheBytes(in.shape.type_v, SaturatingMul(layer.kv_heads, layer.value_length)).value_or(0);
+    w.kv_bytes_per_token += seen * (D(k) + D(v)) + 2 * D(layer.recurrent_state_bytes);
   }
-  const double bandwidth = *side.device->bandwidth_bytes_s.value;
-  const double weights = work.dense_bytes + work.expert_bytes * ExpertShare(*in.model, tokens) + work.output_bytes;
-  const double memory = weights / (bandwidth * row->bandwidth_efficiency) +
-                        cache_reads * work.kv_bytes_per_token / (bandwidth * row->kv_efficiency);
-  const Peak peak = PeakOf(in, *side.device, *row);
-  assumed = assumed || peak.assumed;
-  const double efficiency = prompt ? row->compute_efficiency : row->batch_efficiency;
-  const double compute = peak.rate > 0 ? 2 * D(in.model->active_parameters) * tokens / (peak.rate * efficiency) : 0;
-  const double overhead = (row->step_overhead_us + work.layers * row->layer_overhead_us +
-                           work.expert_layers * row->expert_overhead_us) * 1e-6;
-  out.uncertainty = std::max(out.uncertainty.value_or(0), row->uncertainty);
-  return side.share * (std::max(memory, compute) + overhead);
+  if (w.draft_bytes > 0) w.draft_bytes += w.output_bytes;
+  return w;
 }
 
-std::optional<double> StepSeconds(const SpeedInput& in, double tokens, double sequences, double context, bool prompt,
-                                  Predicted& out, bool& assumed) {
+// Seconds of a step of `tokens` tokens of `sequences` sequences on one side.
+struct StepSize {
+  double tokens = 1, sequences = 1;
+  bool prompt = false;
+};
+
+struct StepSum {
+  double seconds = 0;
+  double draft_s = 0;      // one drafted token
+  bool assumed = false;    // a peak rate was assumed
+  double uncertainty = 0;
+};
+
+bool AddSide(const SpeedInput& in, const SpeedSide& side, const StepWork& work, const StepSize& size, StepSum& sum) {
+  const SpeedRow* row = FindSpeedRow(*in.catalog, in.engine->name, side.host ? "cpu" : in.backend, in.build,
+                                     in.model->quantization, *side.device);
+  const double bandwidth = side.device->bandwidth_bytes_s.value.value_or(0);
+  if (row == nullptr || !(bandwidth > 0)) return false;
+  const double reading = bandwidth * (size.prompt ? row->prompt_bandwidth : row->bandwidth_efficiency);
+  const double weights = work.dense_bytes + work.expert_bytes * ExpertShare(*in.model, size.tokens) + work.output_bytes;
+  const double memory = weights / reading + size.sequences * work.kv_bytes_per_token / (bandwidth * row->kv_efficiency);
+  const Peak peak = PeakOf(in, *side.device, *row);
+  const double rate = peak.rate * (size.prompt ? row->compute_efficiency : row->batch_efficiency);
+  const double compute = rate > 0 ? 2 * D(in.model->active_parameters) * size.tokens / rate : 0;
+  const double overhead = (row->step_overhead_us + work.layers * row->layer_overhead_us +
+                           work.expert_layers * row->expert_overhead_us +
+                           size.sequences * row->sequence_overhead_us) * 1e-6;
+  const double body = std::max(memory, compute) + (1 - row->overlap) * std::min(memory, compute);
+  sum.seconds += side.share * (body + overhead);
+  sum.draft_s += side.share * (work.draft_bytes / reading + row->draft_overhead_us * 1e-6);
+  sum.assumed = sum.assumed || peak.assumed;
+  sum.uncertainty = std::max(sum.uncertainty, row->uncertainty);
+  return true;
+}
+
+std::optional<StepSum> Step(const SpeedInput& in, const StepSize& size, double context) {
   const StepWork work = WorkOf(in, context);
-  double sum = 0;
+  StepSum sum;
   for (const SpeedSide& side : in.sides) {
-    const auto seconds = SideSeconds(in, side, work, tokens, sequences, prompt, out, assumed);
-    if (!seconds) return std::nullopt;
-    sum += *seconds;
+    if (!AddSide(in, side, work, size, sum)) return std::nullopt;
+  }
+  if (in.sides.size() > 1 && in.link_bytes_s > 0) {
+    const double hops = static_cast<double>(in.sides.size() - 1);
+    sum.seconds += hops * size.tokens * in.model->embedding_length * 4 / in.link_bytes_s;
   }
   return sum;
 }
 
-std::optional<double> PromptSeconds(const SpeedInput& in, Predicted& out, bool& assumed) {
+std::optional<double> PromptSeconds(const SpeedInput& in) {
   double left = in.prompt_tokens, done = 0, seconds = 0;
   for (int steps = 0; left > 0 && steps < 4096; ++steps) {
-    const double step = std::min<double>(left, in.shape.ubatch);
-    const auto s = StepSeconds(in, step, 1, done + step / 2, true, out, assumed);
-    if (!s) return std::nullopt;
-    seconds += *s;
-    left -= step;
-    done += step;
+    const double tokens = std::min<double>(left, std::max(in.shape.ubatch, 1u));
+    const auto step = Step(in, {tokens, 1, true}, done + tokens / 2);
+    if (!step) return std::nullopt;
+    seconds += step->seconds;
+    left -= tokens;
+    done += tokens;
   }
-  return seconds;
+  const SpeedRow* row = FindSpeedRow(*in.catalog, in.engine->name, in.backend, in.build, in.model->quantization,
+                                     *in.sides.front().device);
+  if (row == nullptr) return seconds;
+  return seconds + (row->prompt_overhead_ms + WorkOf(in, 0).mixers * row->linear_prompt_ms) * 1e-3;
+}
+
+}  // namespace
+
+namespace {
+
+// Joules per token where every device's power is known; unknown stays unknown.
+void Energy(const SpeedInput& in, Predicted& p) {
+  double watts = 0;
+  for (const SpeedSide& side : in.sides) {
+    if (!side.device->power_watts.value) return;
+    watts += *side.device->power_watts.value;
+  }
+  if (p.aggregate_tok_s && *p.aggregate_tok_s > 0) p.energy_j_per_tok = watts / *p.aggregate_tok_s;
 }
 
 }  // namespace
@@ -159,28 +196,31 @@ const SpeedRow* FindSpeedRow(const EngineCatalog& catalog, const std::string& en
 SpeedEstimate EstimateSpeed(const SpeedInput& in) {
   SpeedEstimate out;
   Predicted& p = out.predicted;
-  bool assumed = false;
+  if (in.sides.empty()) return out;
   const double sessions = std::max(1u, in.sessions);
   const double together = in.engine->batches ? sessions : 1;
   const double context = in.prompt_tokens + in.answer_tokens / 2.0;
   const uint32_t drafts = in.shape.draft_tokens;
-  const double acceptance = in.draft_acceptance.value_or(0.7);
-  const auto step = StepSeconds(in, together * (1 + drafts), together, context, false, p, assumed);
-  const auto prompt = PromptSeconds(in, p, assumed);
+  const double acceptance = in.draft_acceptance.value_or(
+      Assumption(*in.catalog, "draft_acceptance", 0.75));
+  const auto step = Step(in, {together * (1 + drafts), together, false}, context);
+  const auto prompt = PromptSeconds(in);
   if (!step || !prompt) {
-    p = {};
-    out.assumptions.push_back("no bandwidth or no constants for this combination: speed unknown");
+    out.assumptions.push_back("no bandwidth or no constants for this combination: its speed is unknown");
     return out;
   }
-  const SpeedRow* row = FindSpeedRow(*in.catalog, in.engine->name, in.backend, in.build, in.model->quantization,
-                                     *in.sides.front().device);
-  const double draft_s = drafts * (row != nullptr ? row->draft_overhead_us * 1e-6 : 0);
-  const double rate = TokensPerStep(acceptance, drafts) / (*step + draft_s);
-  p.aggregate_tok_s = rate * together;
+  const double tokens = TokensPerStep(acceptance, drafts);
+  p.aggregate_tok_s = together * tokens / (step->seconds + drafts * step->draft_s);
   p.decode_tok_s = *p.aggregate_tok_s / sessions;
-  p.ttft_ms = *prompt * 1e3 + (row != nullptr ? row->prompt_overhead_ms : 0);
+  p.ttft_ms = *prompt * 1e3;
+  p.uncertainty = step->uncertainty;
   p.source = "formula";
-  if (assumed) out.assumptions.push_back("the peak rate of the device is assumed, not known");
+  Energy(in, p);
+  if (step->assumed) out.assumptions.push_back("the peak rate of the device is assumed, not known");
+  if (drafts > 0 && !in.draft_acceptance) {
+    out.assumptions.push_back("assumes that " + std::to_string(static_cast<int>(acceptance * 100)) +
+                              " % of the drafted tokens are accepted");
+  }
   return out;
 }
 

@@ -138,6 +138,7 @@ CatalogBackend ReadBackend(const YAML::Node& node, const std::string& engine, co
   backend.host_overhead_bytes = m.Size("host_overhead");
   backend.overhead_source = m.Text("overhead_source");
   backend.exclusive_device = m.Flag("exclusive_device");
+  backend.energy_rank = static_cast<int>(m.Number("energy_rank", 9, 1, 9));
   m.Done();
   if (backend.support.empty()) m.Fail("says nothing about support");
   if (backend.device_kinds.empty()) m.Fail("names no device kind");
@@ -214,6 +215,10 @@ SpeedRow ReadSpeed(const YAML::Node& node, const std::map<std::string, std::stri
   r.vendor = m.Text("vendor");
   r.isa = m.Text("isa");
   r.bandwidth_efficiency = m.Number("bandwidth_efficiency", 0, 0.001, 1.5);
+  r.prompt_bandwidth = m.Number("prompt_bandwidth", r.bandwidth_efficiency, 0.001, 1.5);
+  r.overlap = m.Number("overlap", 1, 0, 1);
+  r.sequence_overhead_us = m.Number("sequence_overhead_us", 0, 0, 1e6);
+  r.linear_prompt_ms = m.Number("linear_prompt_ms", 0, 0, 1e4);
   r.kv_efficiency = m.Number("kv_efficiency", r.bandwidth_efficiency, 0.001, 1.5);
   r.compute_efficiency = m.Number("compute_efficiency", 0, 0.0001, 1.5);
   r.batch_efficiency = m.Number("batch_efficiency", r.compute_efficiency, 0.0001, 1.5);

@@ -34,7 +34,7 @@ struct CatalogRule {
   std::string maturity;                  // a word of EngineCatalog::maturity
   std::string note;                      // for people
   std::string source;                    // key of EngineCatalog::sources
-  std::map<std::string, std::string> settings;     // engine settings to set
+  std::map<std::string, std::string> settings;     // engine settings to set; "draft_tokens": a prior, see the planner
   std::map<std::string, std::string> environment;  // environment to set
 };
 
@@ -51,6 +51,7 @@ struct CatalogBackend {
   Bytes host_overhead_bytes = 0;
   std::string overhead_source;
   bool exclusive_device = false;           // one instance per device
+  int energy_rank = 9;                     // where power is unknown: 1 is the thriftiest kind
 };
 
 struct CatalogEngine {
@@ -84,24 +85,28 @@ struct CatalogEngine {
   std::string source;
 };
 
-// One set of speed constants. The most specific row wins: build, then weights, then the general one.
+// One set of speed constants. The most specific row wins: build, then weights, then ISA, then vendor.
 struct SpeedRow {
   std::string engine, backend;
   std::string build;     // "" any
   std::string weights;   // a type word with '*': "Q4*", "BF16"; "" any
   std::string vendor;    // "" any
   std::string isa;       // CPU: only where Device::isa has this word; "" any
-  double bandwidth_efficiency = 0;   // share of the peak bandwidth that reading weights reaches
-  double kv_efficiency = 0;          // the same for the cache; 0: bandwidth_efficiency
-  double compute_efficiency = 0;     // share of the peak rate that a long prompt reaches
-  double batch_efficiency = 0;       // the same for a step of a few tokens; 0: compute_efficiency
-  std::string rate = "fp16";         // which peak: "fp32", "fp16", "bf16", "fp8", "int8"
-  double step_overhead_us = 0;       // per step
-  double layer_overhead_us = 0;      // per layer and step
-  double expert_overhead_us = 0;     // more per layer with experts
-  double draft_overhead_us = 0;      // per drafted token
-  double prompt_overhead_ms = 0;     // per request
-  double uncertainty = 0.5;          // relative, see Predicted::uncertainty
+  double bandwidth_efficiency = 0;    // share of the peak bandwidth that a step of few tokens reaches
+  double prompt_bandwidth = 0;        // the same for a prompt; 0: bandwidth_efficiency
+  double kv_efficiency = 0;           // the same for the cache; 0: bandwidth_efficiency
+  double compute_efficiency = 0;      // share of the peak rate that a prompt reaches
+  double batch_efficiency = 0;        // the same for a step of few tokens; 0: compute_efficiency
+  double overlap = 1;                 // 1: reading and computing hide each other; 0: they add up
+  std::string rate = "fp16";          // which peak: "fp32", "fp16", "bf16", "fp8", "int8"
+  double step_overhead_us = 0;        // per step
+  double layer_overhead_us = 0;       // per layer and step
+  double expert_overhead_us = 0;      // more per layer with experts
+  double sequence_overhead_us = 0;    // per sequence and step
+  double draft_overhead_us = 0;       // per drafted token
+  double prompt_overhead_ms = 0;      // per request
+  double linear_prompt_ms = 0;        // more per request and layer with a linear or scan mixer
+  double uncertainty = 0.5;           // relative, see Predicted::uncertainty
   std::string source;
 };
 

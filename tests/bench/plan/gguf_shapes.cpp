@@ -559,6 +559,7 @@ const std::vector<Shape>& All() {
       {"qwen3-0.6b", "dense", [] { return Dense("qwen3", {28, 1024, 3072, 16, 8, 128, 151936, 40960, true}, true); }},
       {"qwen3-8b", "dense", [] { return Dense("qwen3", {36, 4096, 12288, 32, 8, 128, 151936, 40960}, true); }},
       {"qwen3-32b", "dense", [] { return Dense("qwen3", {64, 5120, 25600, 64, 8, 128, 151936, 40960}, true); }},
+      {"qwen3-4b", "dense", [] { return Dense("qwen3", {36, 2560, 9728, 32, 8, 128, 151936, 40960, true}, true); }},
       {"phi4-mini", "dense, fused", [] { return Fused({32, 3072, 8192, 24, 8, 128, 200064, 131072, true}); }},
       {"qwen3-30b-a3b", "moe", [] { return SparseMoe({48, 2048, 6144, 32, 4, 128, 151936, 40960}, 128, 8, 768); }},
       {"glm4.5-air", "moe, shared expert, MTP", [] { return SharedMoe({46, 4096, 10944, 96, 8, 128, 151552, 131072}, 1); }},

@@ -46,7 +46,8 @@ void ShapeWriter::Add(ggml_type tensor_type, const std::string& name, std::initi
   int64_t ne[GGML_MAX_DIMS] = {1, 1, 1, 1};
   int n = 0;
   for (const int64_t d : dims) ne[n++] = d;
-  if (ne[0] % ggml_blck_size(tensor_type) != 0) tensor_type = GGML_TYPE_F16;
+  // As llama.cpp's own quantiser does where a row is no multiple of 256.
+  if (ne[0] % ggml_blck_size(tensor_type) != 0) tensor_type = ne[0] % 32 == 0 ? GGML_TYPE_Q5_0 : GGML_TYPE_F16;
   ggml_tensor* tensor = ggml_new_tensor(tensors_, tensor_type, n, ne);
   ggml_set_name(tensor, name.c_str());
   gguf_add_tensor(gguf_, tensor);
