@@ -110,8 +110,13 @@ void AddPartitionLimit(const GpuRecord& r, int parts, const Device& d, MemoryPoo
 void AddCard(const Facts& facts, const GpuRecord& r, int parts, Device& d, Topology& topology) {
   const std::string id = "pool-vram-" + (r.parent.empty() ? r.key : r.parent);
   if (r.parent.empty()) topology.pools.push_back(CardPool(facts, r, PoolKind::kVram, id));
+  MemoryPool* pool = FindMutable(topology, id);
+  if (pool == nullptr) {  // a partition whose card's own memory is not known to be a card's
+    d.pools = {"pool-system"};
+    return;
+  }
   d.pools = {id};
-  if (MemoryPool* pool = FindMutable(topology, id); pool != nullptr && parts > 1) AddPartitionLimit(r, parts, d, *pool);
+  if (parts > 1) AddPartitionLimit(r, parts, d, *pool);
 }
 
 // GTT, TTM and KFD cap what the GPU may take of system memory; none of them is memory.

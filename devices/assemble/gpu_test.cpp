@@ -249,6 +249,15 @@ TEST(PartitionTest, CpxPartitionsShareOnePoolAndAreCappedEach) {
   EXPECT_EQ(t.pools.size(), 2u);
 }
 
+TEST(PartitionTest, OfACardWithUnknownMemoryUsesWhatTheCardUses) {
+  FakeTree tree;  // found by fuzzing: the partition named a pool that nobody made
+  tree.File("/sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 4\nlocation_id 1280\nunique_id 7\n");
+  tree.File("/sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count 4\nlocation_id 1281\nunique_id 7\n");
+  const Topology t = TopologyOf(tree);
+  EXPECT_THAT(t.FindDevice("gpu-0000:05:00.0")->pools, ElementsAre("pool-system"));
+  EXPECT_THAT(t.FindDevice("gpu-0000:05:00.1")->pools, ElementsAre("pool-system"));
+}
+
 // --- several GPUs ---
 
 TEST(HybridTest, ApuAndTwoCardsKeepTheirOwnMemory) {
