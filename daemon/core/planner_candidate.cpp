@@ -165,6 +165,8 @@ class Builder {
     s.sessions = trial.sessions;
     s.context_total = Clamp32(uint64_t{cells} * Streams(shape));
     s.context_per_session = shape.unified ? cells / std::max(trial.sessions, 1u) : cells;
+    // Cells are rounded up; a session is promised no more than the model was trained for.
+    if (model_->context_trained > 0) s.context_per_session = std::min(*s.context_per_session, model_->context_trained);
     s.threads = s.threads_batch = Threads();
     s.ubatch = shape.ubatch;
     s.batch = std::max({shape.ubatch, shape.outputs, 512u});

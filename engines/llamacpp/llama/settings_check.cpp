@@ -14,7 +14,7 @@ constexpr uint32_t kMaxSequences = 256;  // of libllama
 constexpr uint32_t kDefaultContext = 4096;
 
 const std::set<std::string, std::less<>>& KnownExtras() {
-  static const std::set<std::string, std::less<>> known = {"prefill_chunk", "prefix_sequences", "share_prefixes"};
+  static const std::set<std::string, std::less<>> known = {"outputs", "prefill_chunk", "prefix_sequences", "share_prefixes"};
   return known;
 }
 
