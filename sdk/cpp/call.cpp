@@ -54,9 +54,10 @@ void ExplainLocally(Error* error) {
     error->message = std::move(message);
     error->next_step = std::move(next_step);
   };
+  const std::string detail = error->message.empty() ? "" : ": " + error->message;
   switch (error->code) {
     case Code::kUnavailable:
-      return set(Reason::kDaemonUnreachable, "the connection to the daemon failed: " + error->message,
+      return set(Reason::kDaemonUnreachable, "the connection to the daemon failed" + detail,
                  "Look whether it runs with `rumbo status`; start it with `rumbod`.");
     case Code::kDeadlineExceeded:
       return set(Reason::kDeadlineExceeded, "the daemon did not answer in time",
@@ -64,7 +65,7 @@ void ExplainLocally(Error* error) {
     case Code::kCancelled:
       return set(Reason::kCancelled, "cancelled", "");
     case Code::kUnimplemented:
-      return set(Reason::kNotImplemented, "this daemon cannot do that: " + error->message,
+      return set(Reason::kNotImplemented, "this daemon cannot do that" + detail,
                  "Use a daemon and a client of the same version.");
     default:
       return;

@@ -107,11 +107,11 @@ def _details(metadata: Any) -> dict[str, Any]:
 def from_rpc(error: grpc.RpcError) -> RumboError:
     """gRPC's error as ours."""
     code = error.code().name
-    message = error.details() or code
+    message = error.details() or ""
     found = _details(error.trailing_metadata())
     if not found.get("reason") and code in _LOCAL:
         reason, text, next_step = _LOCAL[code]
-        message = f"{text}: {message}" if code in ("UNAVAILABLE", "UNIMPLEMENTED") else text
+        message = f"{text}: {message}" if message and code in ("UNAVAILABLE", "UNIMPLEMENTED") else text
         found.update(reason=reason, next_step=next_step)
     kind = DaemonUnreachable if found.get("reason") == "DAEMON_UNREACHABLE" else _BY_CODE.get(code, RumboError)
-    return kind(message, code=code, **found)
+    return kind(message or code, code=code, **found)
