@@ -161,3 +161,22 @@ def test_types_are_named_like_the_wire():
         fields = set(_wire.message(other.get(name, name)).DESCRIPTOR.fields_by_name)
         own = {f.name for f in dataclasses.fields(kind)} - ({"text"} if name == "Message" else set())
         assert own <= fields, name
+
+
+def test_the_example_streams_a_chat(daemon):
+    import os
+    import pathlib
+    import subprocess
+    import sys
+    example = pathlib.Path(__file__).parents[1] / "examples" / "chat.py"
+    out = subprocess.run([sys.executable, example, "hello", "hi"], env=dict(os.environ, RUMBO_SOCKET=daemon.socket),
+                         capture_output=True, text=True, timeout=60)
+    assert (out.returncode, out.stdout) == (0, "Hello, world\n123.4 tokens/s\n"), out.stderr
+
+
+@pytest.mark.parametrize("name", ["cpp", "py"])
+def test_the_docs_show_the_examples_as_they_are(name):
+    import pathlib
+    root = pathlib.Path(__file__).parents[3]
+    source = {"cpp": root / "sdk/cpp/examples/chat.cpp", "py": root / "sdk/python/examples/chat.py"}[name]
+    assert source.read_text().strip() in (root / "docs/sdk.md").read_text()
