@@ -7,7 +7,7 @@
 # Warnings are errors for our own code only; dependencies are included as system headers.
 
 # -Wrestrict is off: g++ 12 cries wolf at std::string's own code when it optimises (GCC bug 105329).
-set(RUMBO_WARNINGS -Wall -Wextra -Werror -Wno-missing-field-initializers -Wno-tsan -Wno-restrict)
+set(RUMBO_WARNINGS -Wall -Wextra -Werror -Wno-missing-field-initializers -Wno-tsan -Wno-restrict -Wno-stringop-overflow)
 
 add_library(rumbo_flags INTERFACE)
 target_compile_options(rumbo_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${RUMBO_WARNINGS}>)
@@ -15,7 +15,7 @@ target_include_directories(rumbo_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(RUMBO_SANITIZE)
   # GCC's UBSan instrumentation makes -Wmaybe-uninitialized and -Wstringop-* cry wolf.
   add_compile_options(-fsanitize=${RUMBO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
-                      -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict)
+                      -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-stringop-overflow)
   add_link_options(-fsanitize=${RUMBO_SANITIZE})
 endif()
 
