@@ -153,6 +153,8 @@ int Run(const DaemonOptions& options) {
     absl::StatusOr<HttpOptions> http_options = ParseHttp(options.http);
     if (!http_options.ok()) return Fail(http_options.status());
     http_options->version = RUMBO_VERSION;
+    http_options->token_file = options.state_dir + "/tokens";
+    http_options->audit_file = options.state_dir + "/audit.log";
     auto started = HttpServer::Start(*http_options, core.get());
     if (!started.ok()) return Fail(started.status());
     http = std::move(*started);

@@ -5,6 +5,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <spdlog/spdlog.h>
+
 #include <ctime>
 
 #include "base/status.h"
@@ -116,6 +118,7 @@ Connection::~Connection() = default;
 
 void Connection::Start() {
   context_.open.emplace(this, shared_from_this());
+  ++context_.loop->metrics.connections;
   error_code error;
   socket_.non_blocking(true, error);
   socket_.set_option(asio::ip::tcp::no_delay(true), error);
@@ -190,6 +193,7 @@ bool Connection::FeedSome(std::string_view& input) {
     parser_->header_limit(static_cast<uint32_t>(context_.options.max_header_bytes));
     parser_->body_limit(context_.options.max_body_bytes);
     head_checked_ = head_only_ = http10_ = false;
+    begun_ = std::chrono::steady_clock::now();
     deadline_ = std::chrono::steady_clock::now() + context_.options.header_timeout;
   }
   error_code error;
@@ -247,17 +251,13 @@ bool Connection::OnHead() {
       request_.CountHeader("content-length") > 1) {
     return refuse(400, "the length of the request body is ambiguous");
   }
+  begun_ = std::chrono::steady_clock::now();
   auto admitted = Admit(*context_.guard, request_);
   if (auto* reply = std::get_if<HttpReply>(&admitted)) {
-    ++sequence_;
-    busy_ = true;
-    const bool has_body = !parser_->is_done();
-    if (has_body) keep_alive_ = false;
-    if (!has_body) parser_.reset();
-    reply->close = reply->close || has_body;
-    ReplyNow(std::move(*reply));
+    RefuseHead(std::move(*reply));
     return false;
   }
+  if (!MayEnter(*std::get<const Route*>(admitted))) return false;
   deadline_ = std::chrono::steady_clock::now() + context_.options.body_timeout;
   if (!parser_->is_done() && !http10_ && request_.Header("expect") == "100-continue") {
     error_code error;
@@ -265,6 +265,35 @@ bool Connection::OnHead() {
     socket_.write_some(asio::buffer(kContinue.data(), kContinue.size()), error);
   }
   return true;
+}
+
+// Who asks, whether they may, and whether it is not too much of it. False: refused and answered.
+bool Connection::MayEnter(const Route& route) {
+  absl::Status status = context_.access->Authorize(request_, route.scope);
+  principal_ = request_.principal;
+  argument_ = request_.argument;
+  route_ = &route;
+  if (status.ok() && route.scope >= Scope::kInference) {
+    status = context_.limiter->Begin(principal_, begun_);
+    limited_ = status.ok();
+  }
+  if (status.ok()) return true;
+  HttpReply reply = ErrorReply(route.dialect, status);
+  if (reply.status == 401) reply.headers.emplace_back("www-authenticate", "Bearer realm=\"rumbo\"");
+  RefuseHead(std::move(reply));
+  return false;
+}
+
+// Answers before the body was read; the connection can only go on where there is none.
+void Connection::RefuseHead(HttpReply reply) {
+  ++sequence_;
+  busy_ = true;
+  if (parser_->is_done()) {
+    parser_.reset();
+  } else {
+    reply.close = true;
+  }
+  ReplyNow(std::move(reply));
 }
 
 void Connection::Dispatch() {
@@ -296,6 +325,8 @@ void Connection::SendReply(uint64_t sequence, HttpReply reply) {
 
 void Connection::ReplyNow(HttpReply reply) {
   if (reply.close) keep_alive_ = false;
+  status_ = reply.status;
+  if (!reply.subject.empty()) argument_ = std::move(reply.subject);
   prefix_.clear();
   AppendHead(reply, reply.body.size());
   if (!head_only_) data_ = std::move(reply.body);
@@ -350,11 +381,15 @@ void Connection::Pump() {
   suffix_.clear();
   data_.clear();
   OutStream::Batch batch = stream_->Take(data_);
+  if (batch.finished) context_.loop->metrics.AddInference(*batch.finished);
   if (batch.head && batch.whole) {
     ReplyNow(std::move(*batch.head));
     return;
   }
-  if (batch.head) AppendHead(*batch.head, std::nullopt);
+  if (batch.head) {
+    status_ = batch.head->status;
+    AppendHead(*batch.head, std::nullopt);
+  }
   if (chunked_ && !data_.empty()) {
     char hex[24];
     prefix_.append(hex, static_cast<size_t>(std::snprintf(hex, sizeof hex, "%zx\r\n", data_.size())));
@@ -412,7 +447,25 @@ void Connection::OnWritten() {
   });
 }
 
+// The answer has ended, or its client has left (499).
+void Connection::NoteAnswer() {
+  const std::string_view path = route_ != nullptr ? std::string_view(route_->path) : "other";
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  context_.loop->metrics.AddAnswer(path, status_, seconds);
+  if (route_ != nullptr && route_->scope >= Scope::kModels) {
+    context_.audit->Write({principal_, client_.uid, route_->method, path, argument_, status_});
+  }
+  if (spdlog::should_log(spdlog::level::debug)) {
+    spdlog::debug("http {} {} {} {:.1f} ms", principal_, path, status_, seconds * 1e3);
+  }
+  if (limited_) context_.limiter->End(principal_);
+  limited_ = false;
+  route_ = nullptr;
+  status_ = 0;
+}
+
 void Connection::FinishAnswer() {
+  NoteAnswer();
   if (stream_) {
     stream_->owner = nullptr;
     stream_->call.reset();
@@ -450,6 +503,14 @@ void Connection::CloseWhenIdle() {
 void Connection::Close() {
   if (closed_) return;
   closed_ = true;
+  --context_.loop->metrics.connections;
+  if (busy_ && !lingering_) {
+    ++context_.loop->metrics.disconnects;
+    status_ = 499;
+    NoteAnswer();
+  } else if (limited_) {
+    context_.limiter->End(principal_);  // the body never came
+  }
   if (stream_) {
     stream_->owner = nullptr;
     stream_->Abandon();

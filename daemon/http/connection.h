@@ -7,6 +7,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "daemon/http/audit.h"
+#include "daemon/http/limiter.h"
 #include "daemon/http/options.h"
 #include "daemon/http/out_stream.h"
 #include "daemon/http/peer.h"
@@ -23,6 +25,7 @@ class Connection;
 // a queue that nobody runs rather than nothing.
 struct IoLoop {
   asio::io_context io{1};
+  HttpMetrics metrics;
   Api api;  // here, because handlers' callbacks may come after the server has gone
   Mailbox mailbox{[this] { WakeForMailbox(); }};
   std::vector<std::shared_ptr<OutStream>> drained;
@@ -34,6 +37,9 @@ struct ConnectionContext {
   std::shared_ptr<IoLoop> loop;
   HttpOptions options;
   const Guard* guard = nullptr;
+  Access* access = nullptr;
+  RequestLimiter* limiter = nullptr;
+  AuditLog* audit = nullptr;
   PeerLookup peers;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> open;  // until closed
   bool draining = false;
@@ -78,6 +84,9 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   void Feed(std::string_view input);
   bool FeedSome(std::string_view& input);  // false: needs more, or ended
   bool OnHead();
+  bool MayEnter(const Route& route);
+  void RefuseHead(HttpReply reply);
+  void NoteAnswer();
   void Dispatch();
   void RefuseAndClose(int status, Reason reason, std::string_view message);
   void ReplyNow(HttpReply reply);
@@ -98,6 +107,13 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   std::string unread_;          // bytes received and not yet parsed
   std::shared_ptr<OutStream> stream_;
   uint64_t sequence_ = 0;
+  // Of the request being answered.
+  const Route* route_ = nullptr;
+  std::string principal_;
+  std::string argument_;
+  int status_ = 0;
+  std::chrono::steady_clock::time_point begun_;
+  bool limited_ = false;        // counts with the limiter
   std::chrono::steady_clock::time_point deadline_;
 
   std::string prefix_, data_, suffix_;  // being written

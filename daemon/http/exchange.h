@@ -25,6 +25,7 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
   ClientIdentity client;
+  std::string principal;  // who asks, as Access found: "uid:1000", "token:ci"
   const Route* route = nullptr;
 
   // The first header of that name (lower case); "" where there is none.
@@ -46,6 +47,7 @@ struct HttpReply {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;
+  std::string subject;  // what was changed, for the audit log
   bool close = false;  // end the connection after this answer
 };
 

@@ -8,6 +8,7 @@ namespace rumbo {
 void HandleRoot(Api& api, ExchangePtr exchange);
 void HandleHealth(Api& api, ExchangePtr exchange);
 void HandleLive(Api& api, ExchangePtr exchange);
+void HandleMetrics(Api& api, ExchangePtr exchange);
 void HandleModels(Api& api, ExchangePtr exchange);
 void HandleModel(Api& api, ExchangePtr exchange);
 void HandleCompletions(Api& api, ExchangePtr exchange);

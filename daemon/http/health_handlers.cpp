@@ -22,6 +22,22 @@ void HandleLive(Api&, ExchangePtr exchange) {
   exchange->Reply(std::move(reply));
 }
 
+void HandleMetrics(Api& api, ExchangePtr exchange) {
+  // Here, on the io thread, where the counters live.
+  const auto http = std::make_shared<HttpMetrics>(*api.metrics);
+  api.core->GetStatus([&api, exchange, http](absl::StatusOr<CoreStatus> status) {
+    if (!status.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, status.status()));
+    api.core->ListInstances([&api, exchange, http, core = *std::move(status)](
+                                absl::StatusOr<std::vector<InstanceInfo>> instances) {
+      if (!instances.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, instances.status()));
+      HttpReply reply;
+      reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+      reply.body = MetricsPage(*http, core, *instances, api.options.version);
+      exchange->Reply(std::move(reply));
+    });
+  });
+}
+
 void HandleUnimplemented(Api&, ExchangePtr exchange) {
   const Route& route = *exchange->request().route;
   exchange->Reply(ErrorReply(route.dialect, NotImplemented(route.path)));

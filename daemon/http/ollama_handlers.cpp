@@ -233,9 +233,10 @@ void HandleOllamaPull(Api& api, ExchangePtr exchange) {
 void HandleOllamaDelete(Api& api, ExchangePtr exchange) {
   auto name = DecodeOllamaName(exchange->request().body, api.options.max_json_depth);
   if (!name.ok()) return ReplyError(exchange, name.status());
-  api.core->DeleteModel(*std::move(name), [exchange](absl::StatusOr<Bytes> freed) {
-    if (!freed.ok()) return ReplyError(exchange, freed.status());
+  api.core->DeleteModel(*name, [exchange, name = *name](absl::StatusOr<Bytes> freed) {
     HttpReply reply;
+    if (!freed.ok()) reply = ErrorReply(Dialect::kOllama, freed.status());
+    reply.subject = name;
     exchange->Reply(std::move(reply));
   });
 }

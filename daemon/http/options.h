@@ -18,6 +18,12 @@ struct HttpOptions {
   // Beside http://127.0.0.1:PORT and http://localhost:PORT. Exact, "scheme://name:port".
   std::vector<std::string> allowed_origins;
 
+  std::string token_file;  // API tokens (access.h); "" none
+  std::string audit_file;  // one JSON line per action that changes models or the daemon; "" none
+  // Per caller (user or token), for inference and changes; 0: no bound.
+  uint32_t max_requests_at_once = 0;
+  double max_requests_per_second = 0;
+
   size_t max_header_bytes = 32 * 1024;
   size_t max_headers = 100;
   size_t max_body_bytes = 16 * 1024 * 1024;

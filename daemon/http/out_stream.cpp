@@ -70,6 +70,7 @@ void OutStream::OnEnd(const absl::Status& status, const FinishedEvent* finished)
   std::unique_lock lock(mutex_);
   if (abandoned_ || last_) return;
   last_ = true;
+  if (finished != nullptr) finished_ = *finished;
   const bool ok = status.ok() && finished != nullptr;
   const absl::Status shown = status.ok() ? Internal("the engine ended without a result") : status;
   if (head_made_) {
@@ -100,6 +101,8 @@ OutStream::Batch OutStream::Take(std::string& bytes) {
   batch.whole = whole_;
   batch.last = last_;
   batch.resume = paused_;
+  batch.finished = std::move(finished_);
+  finished_.reset();
   paused_ = false;
   return batch;
 }

@@ -55,6 +55,7 @@ class OutStream final : public AnswerSink, public std::enable_shared_from_this<O
     bool whole = false;             // the head is the complete answer
     bool last = false;              // nothing comes after this
     bool resume = false;            // the engine waits for Resume()
+    std::optional<FinishedEvent> finished;  // with `last`, where the answer ended well
   };
   // Swaps what has come into `bytes` (which must be empty) and says what it is.
   Batch Take(std::string& bytes);
@@ -81,6 +82,7 @@ class OutStream final : public AnswerSink, public std::enable_shared_from_this<O
   const size_t limit_;
   std::string pending_;
   std::optional<HttpReply> head_;
+  std::optional<FinishedEvent> finished_;
   std::vector<std::pair<std::string, std::string>> placement_headers_;
   bool head_made_ = false;
   bool whole_ = false;

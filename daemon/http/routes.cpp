@@ -15,6 +15,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/", Scope::kLive, kOllama, HandleRoot, false},
     {"GET", "/health", Scope::kLive, kOpenAi, HandleHealth, false},
     {"GET", "/live", Scope::kLive, kOpenAi, HandleLive, false},
+    {"GET", "/metrics", Scope::kList, kOpenAi, HandleMetrics, false},
 
     {"GET", "/v1/models", Scope::kList, kOpenAi, HandleModels, false},
     {"GET", "/v1/models/{}", Scope::kList, kOpenAi, HandleModel, false},

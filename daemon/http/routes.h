@@ -5,20 +5,20 @@
 #include <variant>
 
 #include "daemon/core/core.h"
+#include "daemon/http/access.h"
 #include "daemon/http/errors.h"
 #include "daemon/http/exchange.h"
 #include "daemon/http/guard.h"
+#include "daemon/http/metrics.h"
 #include "daemon/http/options.h"
 
 namespace rumbo {
-
-// What a caller must be allowed for a route. Every route has one; there is no default.
-enum class Scope { kLive, kList, kInference, kModels, kAdmin };
 
 // What handlers work with. Stays while any exchange does: a callback that holds its exchange may use it.
 struct Api {
   Core* core = nullptr;
   HttpOptions options;
+  HttpMetrics* metrics = nullptr;  // io thread
 };
 
 using Handler = void (*)(Api& api, ExchangePtr exchange);

@@ -29,12 +29,21 @@ class Server final : public HttpServer {
     loop_->api.core = core;
     loop_->api.options = options;
     context_.loop = loop_;
+    loop_->api.metrics = &loop_->metrics;
+    limiter_.emplace(options.max_requests_at_once, options.max_requests_per_second);
+    access_.emplace(options.token_file, ::geteuid());
+    audit_.emplace(options.audit_file);
+    context_.access = &*access_;
+    context_.limiter = &*limiter_;
+    context_.audit = &*audit_;
     context_.options = std::move(options);
   }
 
   ~Server() override { Stop(std::chrono::milliseconds(0)); }
 
   absl::Status Listen() {
+    RUMBO_RETURN_IF_ERROR(access_->Load());
+    RUMBO_RETURN_IF_ERROR(audit_->Open());
     error_code error;
     const auto address = asio::ip::make_address(context_.options.address, error);
     if (error) {
@@ -109,7 +118,11 @@ class Server final : public HttpServer {
         return;
       }
       if (error) return;
-      if (context_.open.size() >= context_.options.max_connections) continue;  // closed at once
+      ++loop_->metrics.accepted;
+      if (context_.open.size() >= context_.options.max_connections) {
+        ++loop_->metrics.shed;
+        continue;  // closed at once
+      }
       std::make_shared<Connection>(context_, std::move(socket))->Start();
       if (!ticking_) Tick();
     }
@@ -123,6 +136,7 @@ class Server final : public HttpServer {
       error_code error;
       acceptor_.accept(socket, error);
     }
+    ++loop_->metrics.shed;
     spare_fd_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
 
@@ -170,6 +184,9 @@ class Server final : public HttpServer {
   tcp::acceptor acceptor_;
   asio::steady_timer tick_;
   std::optional<Guard> guard_;
+  std::optional<Access> access_;
+  std::optional<RequestLimiter> limiter_;
+  std::optional<AuditLog> audit_;
   UniqueFd spare_fd_;
   std::thread thread_;
   std::chrono::steady_clock::time_point stop_at_;
