@@ -135,6 +135,7 @@ Device MakeGpu(const Facts& facts, const ChipTable& chips, const GpuRecord& r, i
   if (d.memory_kind == MemoryKind::kDiscrete && r.pci != nullptr && r.pci->link_bytes_s) {
     d.link_bytes_s = {r.pci->link_bytes_s, r.pci->link_source};
   }
+  SetMeasured(facts, r.vulkan, r.hip, d);
   // A partition has a share of the card, and which share of its rates is not known.
   if (chip != nullptr && parts == 1) FillFrom(*chip, "table", d);
   if (chip != nullptr && d.gfx_target.empty()) d.gfx_target = chip->gfx_target;
@@ -168,6 +169,21 @@ void ReportVirtualDisplays(const Facts& facts, Topology& topology) {
 }
 
 }  // namespace
+
+// What was measured here beats what a table says; the faster of two backends counts.
+void SetMeasured(const Facts& facts, const VulkanDevice* vulkan, const HipDevice* hip, Device& d) {
+  for (const Measurement& m : facts.measured) {
+    const bool by_vulkan = m.backend == "vulkan" && vulkan != nullptr && m.key == vulkan->uuid && m.driver_info == vulkan->driver_info;
+    const bool by_hip = m.backend == "hip" && hip != nullptr && m.key == hip->address && m.driver_info == facts.hip->version;
+    if (!by_vulkan && !by_hip) continue;
+    if (m.copy_bytes_s && *m.copy_bytes_s > d.bandwidth_bytes_s.value.value_or(0)) {
+      d.bandwidth_bytes_s = {m.copy_bytes_s, fmt::format("measured here: copying {} with {}", FormatBytes(m.buffer_bytes), m.backend)};
+    }
+    if (m.matmul_flops) {
+      d.fp32_flops = {m.matmul_flops, "measured here: plain matrix kernel with " + m.backend + ", a lower bound"};
+    }
+  }
+}
 
 void AddGpus(const Facts& facts, const ChipTable& chips, Topology& topology) {
   const std::vector<GpuRecord> records = JoinGpus(facts);

@@ -28,6 +28,9 @@ void AddGpuFindings(const Facts& facts, const GpuRecord& record, const Device& d
 // Instances of a MIG card, each a device with its own pool. True where there were some.
 bool AddMigInstances(const GpuRecord& record, const Device& card, Topology& topology);
 
+// Puts measurements of this device, made with the drivers that are here now, into `device`.
+void SetMeasured(const Facts& facts, const VulkanDevice* vulkan, const HipDevice* hip, Device& device);
+
 // llvmpipe and its kind.
 void AddSoftwareRenderers(const Facts& facts, Topology& topology);
 

@@ -239,6 +239,7 @@ void AddSoftwareRenderers(const Facts& facts, Topology& topology) {
     b.selector = std::to_string(v.index);
     b.pools = d.pools;
     d.backends = {std::move(b)};
+    SetMeasured(facts, &v, nullptr, d);
     topology.devices.push_back(std::move(d));
   }
 }

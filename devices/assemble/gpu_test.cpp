@@ -591,6 +591,28 @@ TEST(AccessTest, OverridesAndSuspensionAreSaid) {
   EXPECT_NE(Find(t, "gpu.hsa_override"), nullptr);
 }
 
+TEST(MeasuredTest, BeatsTheTableUnlessTheDriverChanged) {
+  FakeTree tree;
+  AddMemory(tree, 64, 60);
+  AddR9700(tree, 0);
+  Facts facts = FactsOf(tree);
+  VulkanDevice v;
+  v.type = "discrete", v.address = "0000:03:00.0", v.driver = "radv", v.driver_info = "Mesa 26.1", v.uuid = "aa";
+  facts.vulkan = VulkanFacts{"", {v}};
+  facts.hip = HipFacts{"", "", "6.4.1", {{0, "", "0000:03:00.0", {}, {}}}};
+  facts.measured = {{"vulkan", "aa", "Mesa 26.1", "", 560e9, 20e12, 256 * kMiB, ""}, {"hip", "0000:03:00.0", "6.4.1", "", 575e9, {}, 256 * kMiB, ""}};
+  Device gpu = *Assemble(facts).FindDevice("gpu-0000:03:00.0");
+  EXPECT_EQ(gpu.bandwidth_bytes_s.value, 575e9);
+  EXPECT_EQ(gpu.bandwidth_bytes_s.source, "measured here: copying 256.0 MiB with hip");
+  EXPECT_EQ(gpu.fp32_flops.value, 20e12);
+  EXPECT_THAT(gpu.fp32_flops.source, HasSubstr("lower bound"));
+  EXPECT_EQ(gpu.fp16_flops.value, 191e12);  // no kernel of ours measures that
+  facts.measured[0].driver_info = "Mesa 25.0";
+  facts.measured[1].key = "0000:23:00.0";
+  gpu = *Assemble(facts).FindDevice("gpu-0000:03:00.0");
+  EXPECT_EQ(gpu.bandwidth_bytes_s.value, 640e9);
+}
+
 // --- software renderers ---
 
 TEST(SoftwareTest, LlvmpipeIsListedAndNeverAGpu) {

@@ -14,6 +14,7 @@
 #include "devices/assemble/host.h"
 #include "devices/cpu/bandwidth.h"
 #include "devices/probe/gather.h"
+#include "devices/probe/measurements.h"
 #include "devices/sys/root.h"
 #include "devices/vendors/vendors.h"
 
@@ -21,11 +22,14 @@ namespace rumbo {
 namespace {
 
 constexpr std::string_view kUsage =
-    "usage: rumbo-probe --json [--root DIR] [--cache-dir DIR] [--measure-cpu] [--no-vendors] [--deadline-ms N]\n"
+    "usage: rumbo-probe --json [--root DIR] [--cache-dir DIR] [--measure] [--measure-cpu] [--no-vendors]\n"
+    "                   [--deadline-ms N]\n"
     "  --json         print the topology as JSON\n"
     "  --root DIR     read DIR/sys, DIR/proc and DIR/dev instead of this machine's\n"
     "  --cache-dir D  keep and reuse measurements in D\n"
     "  --measure-cpu  measure memory bandwidth (about 100 ms of all CPUs) unless the cache has it\n"
+    "  --measure      the same, and time a copy and a matrix kernel on each GPU (seconds; keep the results with\n"
+    "                 --cache-dir)\n"
     "  --no-vendors   do not ask Vulkan, HIP and NVML (they are not asked about a DIR either)\n"
     "  --deadline-ms  for everything together; what is late is left out and said (default 5000)\n";
 
@@ -34,6 +38,7 @@ struct Options {
   std::string cache_dir;
   bool json = false;
   bool measure_cpu = false;
+  bool measure_gpus = false;
   std::string vendor;  // hidden: answer for one vendor library, in this process
   GatherOptions gather;
 };
@@ -58,6 +63,7 @@ bool ParseOptions(int argc, char** argv, Options& out) {
     bool ok = true;
     if (arg == "--json") out.json = true;
     else if (arg == "--measure-cpu") out.measure_cpu = true;
+    else if (arg == "--measure") out.measure_cpu = out.measure_gpus = true;
     else if (arg == "--root") ok = value(out.root);
     else if (arg == "--cache-dir") ok = value(out.cache_dir);
     else if (arg == "--vendor") ok = value(out.vendor);
@@ -86,6 +92,12 @@ void AddCpuBandwidth(const Options& options, const Root& root, Facts& facts) {
   StoreBandwidth(options.cache_dir, *facts.cpu_bandwidth);
 }
 
+void AddGpuMeasurements(const Options& options, const Root& root, Facts& facts) {
+  if (!root.live()) return;
+  facts.measured = options.measure_gpus ? MeasureGpus(options.gather.self, facts.findings) : LoadMeasurements(options.cache_dir);
+  if (options.measure_gpus) StoreMeasurements(options.cache_dir, facts.measured);
+}
+
 bool Print(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fputc('\n', stdout) != EOF &&
          std::fflush(stdout) == 0;
@@ -100,6 +112,8 @@ int AnswerForVendor(const std::string& vendor) {
   std::string json;
   if (vendor == "vulkan") json = json_fields::ToJson(AskVulkan());
   else if (vendor == "hip") json = json_fields::ToJson(AskHip());
+  else if (vendor == "vulkan-measure") json = json_fields::ToJson(MeasureVulkan());
+  else if (vendor == "hip-measure") json = json_fields::ToJson(MeasureHip());
   else if (vendor == "nvml") json = json_fields::ToJson(AskNvml());
   else return 2;
   for (size_t done = 0; done < json.size();) {
@@ -121,6 +135,7 @@ int Main(int argc, char** argv) {
   }
   Gathered gathered = Gather(root, options.gather);
   AddCpuBandwidth(options, root, gathered.facts);
+  AddGpuMeasurements(options, root, gathered.facts);
   const bool printed = Print(TopologyToJson(Assemble(gathered.facts)));
   if (gathered.thread_stuck) _exit(printed ? 0 : 1);
   return printed ? 0 : 1;

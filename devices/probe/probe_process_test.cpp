@@ -153,5 +153,34 @@ TEST(ProbeProcessTest, MeasuredBandwidthIsKeptInTheCache) {
   EXPECT_THAT(second.topology.devices.at(0).bandwidth_bytes_s.source, HasSubstr("measured here"));
 }
 
+TEST(ProbeProcessTest, OurKernelsRunOnTheSoftwareRendererAndAreKept) {
+  FakeTree cache;
+  const ProbeRun first = Probe("--json --measure --cache-dir " + cache.dir());
+  ASSERT_EQ(first.exit_code, 0);
+  const Device* d = first.topology.FindDevice("software-llvmpipe");
+  if (d == nullptr) GTEST_SKIP() << "no Vulkan loader or llvmpipe here";
+  EXPECT_EQ(Find(first.topology, "probe.measure_failed"), nullptr);
+  ASSERT_TRUE(d->bandwidth_bytes_s.value.has_value());
+  EXPECT_GT(*d->bandwidth_bytes_s.value, 1e8);
+  EXPECT_LT(*d->bandwidth_bytes_s.value, 1e12);
+  EXPECT_GT(d->fp32_flops.value.value_or(0), 1e7);
+  EXPECT_THAT(d->bandwidth_bytes_s.source, HasSubstr("measured here"));
+  const ProbeRun second = Probe("--json --cache-dir " + cache.dir());
+  EXPECT_EQ(second.topology.FindDevice("software-llvmpipe")->bandwidth_bytes_s.value, d->bandwidth_bytes_s.value);
+}
+
+TEST(ProbeProcessTest, AHipCopyIsTimedAndItsResultChecked) {
+  const ProbeRun good = Probe("--json --measure", Fakes());
+  ASSERT_EQ(good.exit_code, 0);
+  const Device* d = good.topology.FindDevice("gpu-0000:03:00.0");
+  ASSERT_NE(d, nullptr);
+  EXPECT_GT(d->bandwidth_bytes_s.value.value_or(0), 1e9);
+  EXPECT_THAT(d->bandwidth_bytes_s.source, HasSubstr("with hip"));
+  const ProbeRun broken = Probe("--json --measure", Fakes("FAKE_HIP=broken"));
+  EXPECT_EQ(broken.topology.FindDevice("gpu-0000:03:00.0")->bandwidth_bytes_s.value, std::nullopt);
+  ASSERT_NE(Find(broken.topology, "probe.measure_failed"), nullptr);
+  EXPECT_THAT(Find(broken.topology, "probe.measure_failed")->text, HasSubstr("result is wrong"));
+}
+
 }  // namespace
 }  // namespace rumbo

@@ -35,6 +35,20 @@ int hipSetDevice(int device) { (void)device; return 0; }
 /* Free above total, as published for a UMA device. */
 int hipMemGetInfo(size_t* free, size_t* total) { *free = (size_t)40000000000u; *total = (size_t)34208743424u; return 0; }
 int hipRuntimeGetVersion(int* v) { *v = 60342134; return 0; }
+int hipMalloc(void** p, size_t n) { *p = malloc(n); return *p == NULL; }
+int hipFree(void* p) { free(p); return 0; }
+int hipMemset(void* p, int v, size_t n) { memset(p, v, n); return 0; }
+/* A copy that lies: only its last byte arrives, unless FAKE_HIP is "broken". */
+int hipMemcpyDtoDAsync(void* to, void* from, size_t n, void* stream) {
+  const char* how = getenv("FAKE_HIP");
+  (void)stream;
+  usleep(100);
+  if (how != NULL && strcmp(how, "broken") == 0) return 0;
+  ((char*)to)[n - 1] = ((char*)from)[n - 1];
+  return 0;
+}
+int hipMemcpyDtoH(void* to, void* from, size_t n) { memcpy(to, from, n); return 0; }
+int hipDeviceSynchronize(void) { return 0; }
 const char* hipGetErrorString(int e) { (void)e; return "fake error"; }
 
 /* NVML: one H200 at 83:00.0 whose memory query is answered by the old call only. */

@@ -51,6 +51,23 @@ struct HipFacts {
   std::vector<HipDevice> devices;
 };
 
+// What small kernels of our own reached on one device; nullopt where that one failed.
+struct Measurement {
+  std::string backend;        // "vulkan", "hip"
+  std::string key;            // VulkanDevice::uuid, HipDevice::address
+  std::string driver_info;    // measured with this driver or HIP version; another one makes it stale
+  std::string name;
+  std::optional<double> copy_bytes_s;   // read plus written
+  std::optional<double> matmul_flops;   // plain FP32 matrix product: a lower bound
+  uint64_t buffer_bytes = 0;
+  std::string error;
+};
+
+struct Measurements {
+  std::string error;
+  std::vector<Measurement> devices;
+};
+
 template <typename V, typename T>
   requires std::is_same_v<std::remove_const_t<T>, VulkanHeap>
 void VisitFields(V& v, T& x) {
@@ -82,6 +99,20 @@ template <typename V, typename T>
   requires std::is_same_v<std::remove_const_t<T>, HipFacts>
 void VisitFields(V& v, T& x) {
   v("error", x.error), v("library", x.library), v("version", x.version), v("devices", x.devices);
+}
+
+template <typename V, typename T>
+  requires std::is_same_v<std::remove_const_t<T>, Measurement>
+void VisitFields(V& v, T& x) {
+  v("backend", x.backend), v("key", x.key), v("driver_info", x.driver_info), v("name", x.name);
+  v("copy_bytes_s", x.copy_bytes_s);
+  v("matmul_flops", x.matmul_flops), v("buffer_bytes", x.buffer_bytes), v("error", x.error);
+}
+
+template <typename V, typename T>
+  requires std::is_same_v<std::remove_const_t<T>, Measurements>
+void VisitFields(V& v, T& x) {
+  v("error", x.error), v("devices", x.devices);
 }
 
 }  // namespace rumbo

@@ -1,47 +1,12 @@
-#define VK_NO_PROTOTYPES
-#include <vulkan/vulkan.h>
-
 #include <fmt/format.h>
 
 #include <cstring>
 
-#include "devices/vendors/library.h"
 #include "devices/vendors/vendors.h"
+#include "devices/vendors/vulkan_loader.h"
 
 namespace rumbo {
 namespace {
-
-class Instance {
- public:
-  explicit Instance(PFN_vkGetInstanceProcAddr get) : get_(get) {}
-  ~Instance() {
-    if (handle_ == VK_NULL_HANDLE) return;
-    if (const auto destroy = Get<PFN_vkDestroyInstance>("vkDestroyInstance")) destroy(handle_, nullptr);
-  }
-  Instance(const Instance&) = delete;
-  Instance& operator=(const Instance&) = delete;
-
-  VkResult Create() {
-    const auto create = Get<PFN_vkCreateInstance>("vkCreateInstance");
-    if (create == nullptr) return VK_ERROR_INITIALIZATION_FAILED;
-    VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO};
-    app.pApplicationName = "rumbo-probe";
-    app.apiVersion = VK_API_VERSION_1_2;
-    VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
-    info.pApplicationInfo = &app;
-    return create(&info, nullptr, &handle_);
-  }
-
-  template <typename F>
-  F Get(const char* name) const {
-    return reinterpret_cast<F>(get_(handle_, name));
-  }
-  VkInstance handle() const { return handle_; }
-
- private:
-  PFN_vkGetInstanceProcAddr get_;
-  VkInstance handle_ = VK_NULL_HANDLE;
-};
 
 const char* TypeWord(VkPhysicalDeviceType type) {
   switch (type) {
@@ -55,7 +20,7 @@ const char* TypeWord(VkPhysicalDeviceType type) {
 
 class DeviceReader {
  public:
-  DeviceReader(const Instance& instance, VkPhysicalDevice device) : instance_(instance), device_(device) {}
+  DeviceReader(const VulkanInstance& instance, VkPhysicalDevice device) : instance_(instance), device_(device) {}
 
   VulkanDevice Read(int index) {
     out_.index = index;
@@ -147,7 +112,7 @@ class DeviceReader {
     }
   }
 
-  const Instance& instance_;
+  const VulkanInstance& instance_;
   VkPhysicalDevice device_;
   std::vector<VkExtensionProperties> extensions_;
   VulkanDevice out_;
@@ -155,34 +120,16 @@ class DeviceReader {
 
 }  // namespace
 
+VulkanDevice ReadVulkanDevice(const VulkanInstance& instance, int index) {
+  return DeviceReader(instance, instance.devices()[index]).Read(index);
+}
+
 VulkanFacts AskVulkan() {
   VulkanFacts out;
-  const Library library({"libvulkan.so.1"});
-  if (!library.ok()) {
-    out.error = "the Vulkan loader cannot be loaded: " + library.error();
-    return out;
-  }
-  PFN_vkGetInstanceProcAddr get = nullptr;
-  if (!library.Load(get, "vkGetInstanceProcAddr")) {
-    out.error = "libvulkan.so.1 has no vkGetInstanceProcAddr";
-    return out;
-  }
-  Instance instance(get);
-  if (const VkResult result = instance.Create(); result != VK_SUCCESS) {
-    out.error = result == VK_ERROR_INCOMPATIBLE_DRIVER ? "no Vulkan driver is installed"
-                                                       : fmt::format("vkCreateInstance failed ({})", int{result});
-    return out;
-  }
-  const auto list = instance.Get<PFN_vkEnumeratePhysicalDevices>("vkEnumeratePhysicalDevices");
-  uint32_t count = 0;
-  if (list == nullptr || list(instance.handle(), &count, nullptr) != VK_SUCCESS || count > 1024) {
-    out.error = "vkEnumeratePhysicalDevices failed";
-    return out;
-  }
-  std::vector<VkPhysicalDevice> devices(count);
-  if (list(instance.handle(), &count, devices.data()) < VK_SUCCESS) count = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    out.devices.push_back(DeviceReader(instance, devices[i]).Read(static_cast<int>(i)));
+  const VulkanInstance instance;
+  out.error = instance.error();
+  for (size_t i = 0; i < instance.devices().size(); ++i) {
+    out.devices.push_back(ReadVulkanDevice(instance, static_cast<int>(i)));
   }
   return out;
 }
