@@ -116,6 +116,7 @@ void CoreImpl::Start() {
       });
     });
     StartProbe();
+    WatchMachine();
   });
 }
 
@@ -135,6 +136,14 @@ void CoreImpl::WhenTopology(std::function<void(absl::Status)> task) {
   }
   topology_waiters_.push_back(std::move(task));
   StartProbe();
+}
+
+// Notices hot-plug, lost devices and memory that others took, while nobody asks.
+void CoreImpl::WatchMachine() {
+  PostAfter(std::chrono::seconds(10), [this] {
+    if (topology_) RefreshMemory();
+    WatchMachine();
+  });
 }
 
 void CoreImpl::StartProbe() {
@@ -157,8 +166,20 @@ void CoreImpl::StartProbe() {
 }
 
 void CoreImpl::RefreshMemory() {
-  parts_.topology->RefreshMemory(*topology_);
+  const bool changed = parts_.topology->RefreshMemory(*topology_);
   ledger_.SetTopology(*topology_);
+  if (changed) {
+    spdlog::info("the machine's devices changed; probing again");
+    StartProbe();
+  }
+  for (const auto& [id, instance] : instances_) {
+    for (const std::string& device_id : instance->info.devices) {
+      const Device* device = topology_->FindDevice(device_id);
+      if (device == nullptr || device->present || !instance->process || instance->stopping) continue;
+      EndForFault(*instance, Error(absl::StatusCode::kUnavailable, Reason::kDeviceLost, device_id + " is gone: " + device->reason,
+                                   "Check the card and its driver; `rumbo devices` shows what is left."));
+    }
+  }
   for (const auto& [id, instance] : instances_) {
     if (!instance->info.pid) continue;
     std::map<std::string, Bytes> taken;

@@ -91,6 +91,7 @@ class CoreImpl final : public Core {
   void WhenModels(std::function<void()> task);
   void WhenTopology(std::function<void(absl::Status)> task);
   void StartProbe();
+  void WatchMachine();
   void RefreshMemory();
   absl::StatusOr<const StoredModel*> FindModel(const std::string& name) const;
   PlanRequest MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants, const Workload& workload,

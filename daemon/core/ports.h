@@ -38,8 +38,10 @@ class TopologySource {
   virtual ~TopologySource() = default;
   // A full probe.
   virtual void Probe(Callback<Topology> done) = 0;
-  // `topology` with its free and used figures read anew; milliseconds at most, no vendor code. Blocking.
-  virtual void RefreshMemory(Topology& topology) = 0;
+  // Puts free and used figures of now into `topology`, the result of the last Probe; a device that is gone becomes not
+  // present. Milliseconds at most, no vendor code. Blocking, on the core's executor. True where a device came, went or
+  // changed its driver since that probe: time for a new one.
+  virtual bool RefreshMemory(Topology& topology) = 0;
   // Bytes of `pool` that the process tree of `pid` really holds (not file-backed pages); nullopt where unknown.
   virtual std::optional<Bytes> ProcessBytes(int64_t pid, const MemoryPool& pool) = 0;
   // A hardware profile. kNotFound (kProfileNotFound) with the nearest name.

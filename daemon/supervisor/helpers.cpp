@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/json.hpp>
 
 #include "base/os/files.h"
@@ -9,8 +10,8 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "devices/api/topology_json.h"
-#include "devices/assemble/host.h"
-#include "devices/cpu/host_probe.h"
+#include "devices/live.h"
+#include "devices/profiles/profile.h"
 
 namespace rumbo {
 namespace {
@@ -78,23 +79,18 @@ class ProbedTopology final : public TopologySource {
     executor_->Post([this, done = std::move(done)] { done(RunProbe()); });
   }
 
-  void RefreshMemory(Topology& topology) override {
-    if (topology.source != "probe") return;
-    Facts facts;
-    facts.host = ReadHost(Root("/"));
-    Topology fresh;
-    AddHost(facts, fresh);
-    for (const MemoryPool& pool : fresh.pools) {
-      for (MemoryPool& known : topology.pools) {
-        if (known.id != pool.id || pool.kind != PoolKind::kSystem) continue;
-        known.free_bytes = pool.free_bytes;
-        for (const MemoryLimit& limit : pool.limits) {
-          for (MemoryLimit& known_limit : known.limits) {
-            if (known_limit.id == limit.id) known_limit.used_bytes = limit.used_bytes;
-          }
-        }
-      }
+  bool RefreshMemory(Topology& topology) override {
+    if (topology.source != "probe") return false;
+    if (!live_ || generation_ != probes_.load()) {
+      live_ = std::make_unique<LiveReader>(topology);
+      generation_ = probes_.load();
+      signature_.clear();
     }
+    const LiveReading reading = live_->Read();
+    ApplyLive(reading, topology);
+    const bool changed = !signature_.empty() && signature_ != reading.signature;
+    signature_ = reading.signature;
+    return changed;
   }
 
   std::optional<Bytes> ProcessBytes(int64_t pid, const MemoryPool& pool) override {
@@ -102,13 +98,11 @@ class ProbedTopology final : public TopologySource {
     return AnonymousBytes(pid);
   }
 
-  absl::StatusOr<Topology> Profile(const std::string& name) override {
-    return Error(absl::StatusCode::kNotFound, Reason::kProfileNotFound, "no hardware profile is called " + name.substr(0, 100));
-  }
-  std::vector<std::string> ProfileNames() override { return {}; }
+  absl::StatusOr<Topology> Profile(const std::string& name) override { return LoadProfile(name); }
+  std::vector<std::string> ProfileNames() override { return ListProfiles(); }
 
  private:
-  absl::StatusOr<Topology> RunProbe() const {
+  absl::StatusOr<Topology> RunProbe() {
     SpawnSpec spec;
     spec.argv = {bin_dir_ + "/rumbo-probe", "--json"};
     if (!cache_dir_.empty()) spec.argv.insert(spec.argv.end(), {"--cache-dir", cache_dir_, "--measure-cpu"});
@@ -124,6 +118,7 @@ class ProbedTopology final : public TopologySource {
     if (!result->exit.exited || result->exit.code != 0) {
       return failed("ended with " + result->exit.Describe() + ": " + EscapeForLog(result->err));
     }
+    ++probes_;
     auto topology = TopologyFromJson(result->out);
     if (!topology.ok()) return failed("answered nonsense: " + MessageOf(topology.status()));
     return topology;
@@ -132,6 +127,11 @@ class ProbedTopology final : public TopologySource {
   const std::string bin_dir_;
   const std::string cache_dir_;
   Executor* const executor_;
+  std::atomic<int> probes_{0};
+  // The core's executor.
+  std::unique_ptr<LiveReader> live_;  // of the topology of probe number generation_
+  int generation_ = 0;
+  std::string signature_;
 };
 
 }  // namespace
