@@ -268,6 +268,32 @@ LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape
   return out;
 }
 
+std::vector<SideBytes> PagedMemory(const ModelDescriptor& model, const CacheShape& shape, uint32_t step_tokens,
+                                   size_t devices) {
+  constexpr uint64_t kBlock = 16;  // tokens
+  const uint64_t sessions = std::max(shape.sessions, 1u), ways = std::max<size_t>(devices, 1);
+  const uint64_t each = RoundUp(std::max<uint64_t>(shape.context_total / sessions, 1), kBlock);
+  SideBytes side;
+  uint64_t widest = Mul(4, model.embedding_length);
+  for (const LayerDescriptor& layer : model.layers) {
+    if (layer.mtp && shape.draft_tokens == 0) continue;
+    const Bytes weights = Add(Add(layer.attention_bytes, layer.dense_ffn_bytes), layer.expert_bytes);
+    (layer.mtp ? side.draft : side.weights) = Add(layer.mtp ? side.draft : side.weights, weights / ways);
+    // Heads are shared out until there are no more of them; then they are repeated.
+    const uint64_t heads = layer.kv_heads == 0 ? 0 : std::max<uint64_t>(1, (layer.kv_heads + ways - 1) / ways);
+    const uint64_t seen = layer.window == 0 ? each : std::min<uint64_t>(each, RoundUp(Add(layer.window, step_tokens), kBlock));
+    const Bytes row = Add(CacheBytes(shape.type_k, Mul(heads, layer.key_length)).value_or(0),
+                          CacheBytes(shape.type_v, Mul(heads, layer.value_length)).value_or(0));
+    side.kv_cache = Add(side.kv_cache, Mul(Mul(seen, sessions), row));
+    side.recurrent_state = Add(side.recurrent_state, LayerStateBytes(layer, shape) / ways);
+    widest = std::max(widest, Add(Mul(2, layer.feed_forward), Mul(2, Mul(layer.expert_feed_forward, model.experts_used))));
+  }
+  side.weights = Add(side.weights, Add(Add(model.token_embedding_bytes, model.output_bytes), model.other_bytes) / ways);
+  const Bytes activations = Mul(Mul(step_tokens, Add(widest, Mul(6, model.embedding_length))), 2);
+  side.compute = Add(activations, Mul(Mul(sessions, model.output_length), 4));
+  return std::vector<SideBytes>(ways, side);
+}
+
 Bytes CacheBytesPerToken(const ModelDescriptor& model, const CacheShape& shape) {
   Bytes sum = 0;
   for (const LayerDescriptor& layer : model.layers) {

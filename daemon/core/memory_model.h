@@ -72,6 +72,11 @@ struct LayeredBytes {
 // The layered engine: weights per layer, a cache per layer beside it, compute buffers per side.
 LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape, const LayerPlacement& placement);
 
+// A paged server: all weights on the devices (shared out evenly), a pool of cache blocks, workspace for one step of
+// `step_tokens` tokens. One entry per device; nothing on the host but the engine itself.
+std::vector<SideBytes> PagedMemory(const ModelDescriptor& model, const CacheShape& shape, uint32_t step_tokens,
+                                   size_t devices);
+
 // Bytes of cache per token of context beyond every window, all sessions' share in one; for context sizing.
 Bytes CacheBytesPerToken(const ModelDescriptor& model, const CacheShape& shape);
 

@@ -64,6 +64,10 @@ struct Candidate {
   std::string maturity;
   // Bytes against limits (limit id), beside the bytes in pools: both must hold.
   std::map<std::string, Bytes> limit_bytes;
+  // The predictions before this machine's measurements corrected them: what a new measurement is compared with.
+  Predicted uncorrected;
+  std::vector<MemoryItem> uncorrected_memory;
+  std::map<std::string, std::string> environment;  // to set for the engine
 };
 
 struct Rejected {

@@ -52,10 +52,7 @@ class Planning {
       Tried tried{&option, TryOption(in_, option)};
       Sort(std::move(tried), fitting, short_of_room);
     }
-    std::stable_sort(fitting.begin(), fitting.end(), [](const Tried& a, const Tried& b) {
-      if (a.attempt.score != b.attempt.score) return a.attempt.score < b.attempt.score;
-      return a.attempt.evictions.size() < b.attempt.evictions.size();
-    });
+    Rank(fitting);
     if (fitting.empty() && in_.request.overrides.force && !short_of_room.empty()) Force(short_of_room, fitting);
     if (!fitting.empty()) {
       Choose(fitting);
@@ -65,6 +62,21 @@ class Planning {
   }
 
  private:
+  // By the objective. Energy that is unknown for some cannot be compared: then the thriftier kind of device comes first,
+  // as the catalog ranks them.
+  void Rank(std::vector<Tried>& fitting) {
+    energy_by_kind_ = in_.workload.objective == "energy" &&
+                      std::any_of(fitting.begin(), fitting.end(), [](const Tried& t) {
+                        return t.attempt.score >= kUnknownScore;
+                      });
+    std::stable_sort(fitting.begin(), fitting.end(), [&](const Tried& a, const Tried& b) {
+      const int kind_a = a.option->backend->energy_rank, kind_b = b.option->backend->energy_rank;
+      if (energy_by_kind_ && kind_a != kind_b) return kind_a < kind_b;
+      if (a.attempt.score != b.attempt.score) return a.attempt.score < b.attempt.score;
+      return a.attempt.evictions.size() < b.attempt.evictions.size();
+    });
+  }
+
   void Sort(Tried tried, std::vector<Tried>& fitting, std::vector<Tried>& short_of_room) {
     const Attempt& a = tried.attempt;
     if (!a.why_not.empty()) {
@@ -120,10 +132,18 @@ class Planning {
   std::string Headline(const std::vector<Tried>& fitting) const {
     const Candidate& c = fitting.front().attempt.candidate;
     if (!in_.request.overrides.engine.empty() || !in_.request.overrides.device.empty()) return "as asked for";
-    if (fitting.size() == 1) return "the only choice that fits";
+    if (fitting.size() == 1) {
+      return std::string("the only choice that fits") +
+             (in_.workload.objective == "energy" && !c.predicted.energy_j_per_tok ? "; its energy per token is unknown" : "");
+    }
     const std::string& objective = in_.workload.objective;
     if (objective == "memory") return "takes the least memory";
-    if (objective == "energy") return c.predicted.energy_j_per_tok ? "takes the least energy" : "energy is unknown";
+    if (objective == "energy" && energy_by_kind_) {
+      return "the thriftiest kind of device that can run it; the energy per token is unknown for some of them, so it "
+             "could not be computed";
+    }
+    if (objective == "energy") return "takes the least energy: about " + Number(*c.predicted.energy_j_per_tok) + " J per token";
+    if (!c.predicted.decode_tok_s && c.predicted.ttft_ms) return "shortest time per input: about " + Number(*c.predicted.ttft_ms) + " ms";
     if (!c.predicted.decode_tok_s) return "first in the catalog; no speed is known";
     if (objective == "throughput") return "most tokens/s in all: about " + Number(*c.predicted.aggregate_tok_s);
     return "shortest answer: about " + Number(*c.predicted.ttft_ms) + " ms to the first token, then " +
@@ -133,11 +153,21 @@ class Planning {
   void Beaten(const Tried& tried, const Attempt& best) {
     std::string why = "loses by the objective (" + in_.workload.objective + ")";
     const auto& mine = tried.attempt.candidate.predicted;
-    if (!mine.decode_tok_s) {
+    const auto& its = best.candidate.predicted;
+    if (!mine.decode_tok_s && !mine.ttft_ms) {
       why = "its speed is unknown";
-    } else if (best.candidate.predicted.decode_tok_s) {
-      why = "about " + Number(*mine.decode_tok_s) + " tokens/s per session against " +
-            Number(*best.candidate.predicted.decode_tok_s);
+    } else if (in_.workload.objective == "latency" && mine.decode_tok_s && its.decode_tok_s) {
+      why = Number(*mine.ttft_ms) + " ms to the first token, then " + Number(*mine.decode_tok_s) + " tokens/s, against " +
+            Number(*its.ttft_ms) + " ms and " + Number(*its.decode_tok_s);
+    } else if (in_.workload.objective == "throughput" && mine.aggregate_tok_s && its.aggregate_tok_s) {
+      why = "about " + Number(*mine.aggregate_tok_s) + " tokens/s in all against " + Number(*its.aggregate_tok_s);
+    } else if (in_.workload.objective == "energy" && energy_by_kind_) {
+      why = "a less thrifty kind of device";
+    }
+    const auto caution = in_.catalog.caution.find(tried.option->maturity);
+    if (caution != in_.catalog.caution.end() && tried.attempt.score / caution->second < best.score) {
+      why += "; and as " + tried.option->maturity + " it would have to be faster by " +
+             Number(100 * (caution->second - 1)) + " %";
     }
     Rejected r = Reject(*tried.option, Reason::kSlowerThanChosen, why);
     r.predicted = mine;
@@ -204,10 +234,7 @@ class Planning {
 
   uint32_t LargestContext(const PlanOption& option, uint32_t sessions) const {
     constexpr uint32_t kStep = 256;
-    const auto fits = [&](uint32_t each) {
-      const Attempt a = TryOptionAt(in_, option, each * sessions, sessions);
-      return a.why_not.empty() && !a.shortage;
-    };
+    const auto fits = [&](uint32_t each) { return FitsAt(in_, option, each * sessions, sessions); };
     uint32_t low = 0, high = *in_.workload.context / sessions / kStep;
     while (low < high) {
       const uint32_t middle = low + (high - low + 1) / 2;
@@ -222,6 +249,7 @@ class Planning {
 
   const PlanInputs& in_;
   Plan& plan_;
+  bool energy_by_kind_ = false;
 };
 
 }  // namespace

@@ -2,288 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
 
 #include "daemon/core/memory_model.h"
-#include "daemon/core/speed_model.h"
+#include "daemon/core/planner_builder.h"
 
 namespace rumbo {
 namespace {
 
-constexpr uint32_t kUbatch = 512;
 constexpr uint32_t kMinContext = 256;  // per session, when the planner shortens
-
-uint32_t Clamp32(uint64_t value) { return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX)); }
-
-bool In(const std::vector<std::string>& list, const std::string& word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
-const Device* HostCpu(const Topology& topology) {
-  for (const Device& device : topology.devices) {
-    if (device.kind == DeviceKind::kCpu && !device.software) return &device;
-  }
-  return nullptr;
-}
-
-// What one trial varies.
-struct Trial {
-  uint32_t context = 0;
-  uint32_t sessions = 1;
-  std::string kv_type;
-  uint32_t draft_tokens = 0;
-  uint32_t offloaded = 0;        // layers + 1: all
-  uint32_t experts_on_host = 0;
-};
-
-class Builder {
- public:
-  Builder(const PlanInputs& in, const PlanOption& option) : in_(in), option_(option) {
-    if (option.variant != nullptr) model_ = &option.variant->descriptor;
-    for (const Device* device : option.devices) accelerated_ = accelerated_ || device->kind != DeviceKind::kCpu;
-  }
-
-  const ModelDescriptor& model() const { return *model_; }
-  bool accelerated() const { return accelerated_; }
-  bool pooled() const {
-    return In(model_->capabilities, "embed") || In(model_->capabilities, "rerank");
-  }
-
-  Attempt Build(const Trial& trial) const {
-    Attempt a;
-    a.workload = in_.workload;
-    a.workload.context = trial.context;
-    a.workload.sessions = trial.sessions;
-    Candidate& c = a.candidate;
-    if (option_.variant != nullptr) c.variant = option_.variant->id;
-    c.engine = option_.engine->name;
-    c.engine_version = option_.version;
-    c.engine_build = option_.build;
-    c.backend = option_.backend->name;
-    for (const Device* device : option_.devices) c.devices.push_back(device->id);
-    c.maturity = option_.maturity;
-    Room room(in_.topology, in_.request.ledger);
-    switch (option_.engine->memory) {
-      case MemoryModel::kLayered: Layered(trial, room, a); break;
-      case MemoryModel::kFixed: Fixed(trial, a); break;
-      default: a.why_not = "this kind of engine cannot be planned yet"; a.reason_code = Reason::kNotImplemented;
-    }
-    if (a.why_not.empty()) Fit(a);
-    return a;
-  }
-
- private:
-  CacheShape ShapeOf(const Trial& trial) const {
-    CacheShape shape;
-    shape.sessions = trial.sessions;
-    shape.context_total = trial.context;
-    shape.ubatch = kUbatch;
-    if (pooled()) {
-      // Encoders see a whole input in one step.
-      shape.ubatch = std::max(kUbatch, std::min<uint32_t>(trial.context / std::max(trial.sessions, 1u), 8192));
-    }
-    shape.outputs = pooled() ? shape.ubatch
-                             : Clamp32(uint64_t{trial.sessions} * (1 + uint64_t{trial.draft_tokens}));
-    shape.type_k = shape.type_v = trial.kv_type;
-    shape.draft_tokens = trial.draft_tokens;
-    return shape;
-  }
-
-  void Layered(const Trial& trial, const Room& room, Attempt& a) const {
-    const CacheShape shape = ShapeOf(trial);
-    Candidate& c = a.candidate;
-    LayerPlacement placement;
-    if (accelerated_) {
-      placement.split = Split(room);
-      placement.offloaded = trial.offloaded;
-      placement.experts_on_host = trial.experts_on_host;
-    }
-    const LayeredBytes bytes = LayeredMemory(*model_, shape, placement);
-    for (size_t i = 0; i < bytes.devices.size(); ++i) {
-      if (!Side(room, *option_.devices[i], *option_.access[i], bytes.devices[i], c)) {
-        a.why_not = "the memory of " + option_.devices[i]->name + " is unknown";
-        return;
-      }
-      Reserve(in_.topology, room, *option_.devices[i], *option_.access[i], "engine",
-              option_.backend->device_overhead_bytes, c);
-    }
-    HostSide(bytes.host, c);
-    ReserveHost(in_.topology, "engine", option_.backend->host_overhead_bytes, c);
-    Settings(trial, shape, placement, c);
-    Speed(trial, shape, placement, a);
-  }
-
-  std::vector<double> Split(const Room& room) const {
-    std::vector<double> free;
-    double sum = 0;
-    for (size_t i = 0; i < option_.devices.size(); ++i) {
-      double here = 0;
-      for (const std::string& pool : option_.access[i]->pools) {
-        const double bytes = static_cast<double>(
-            room.FreeFor(pool, option_.devices[i]->id, option_.backend->name).value_or(0));
-        here = option_.access[i]->may_span_pools ? here + bytes : std::max(here, bytes);
-      }
-      free.push_back(here);
-      sum += here;
-    }
-    for (double& share : free) share = sum > 0 ? share / sum : 1.0 / static_cast<double>(free.size());
-    return free;
-  }
-
-  bool Side(const Room& room, const Device& device, const BackendSupport& access, const SideBytes& bytes,
-            Candidate& c) const {
-    bool known = true;
-    const auto reserve = [&](const char* what, Bytes n) {
-      known = Reserve(in_.topology, room, device, access, what, n, c) && known;
-    };
-    reserve("weights", bytes.weights);
-    reserve("kv_cache", bytes.kv_cache);
-    reserve("recurrent_state", bytes.recurrent_state);
-    reserve("compute", bytes.compute);
-    reserve("draft", bytes.draft);
-    return known;
-  }
-
-  void HostSide(const SideBytes& bytes, Candidate& c) const {
-    ReserveHost(in_.topology, "weights", bytes.weights, c);
-    ReserveHost(in_.topology, "kv_cache", bytes.kv_cache, c);
-    ReserveHost(in_.topology, "recurrent_state", bytes.recurrent_state, c);
-    ReserveHost(in_.topology, "compute", bytes.compute, c);
-    ReserveHost(in_.topology, "draft", bytes.draft, c);
-  }
-
-  uint32_t Threads() const {
-    if (in_.request.overrides.threads) return *in_.request.overrides.threads;
-    const Device* cpu = HostCpu(in_.topology);
-    if (cpu == nullptr) return 1;
-    return static_cast<uint32_t>(std::max(1, cpu->threads_allowed.value_or(cpu->cores_physical.value_or(1))));
-  }
-
-  void Settings(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement, Candidate& c) const {
-    EngineSettings& s = c.settings;
-    const uint32_t cells = CellsPerStream(shape);
-    s.sessions = trial.sessions;
-    s.context_total = Clamp32(uint64_t{cells} * Streams(shape));
-    s.context_per_session = shape.unified ? cells / std::max(trial.sessions, 1u) : cells;
-    // Cells are rounded up; a session is promised no more than the model was trained for.
-    if (model_->context_trained > 0) s.context_per_session = std::min(*s.context_per_session, model_->context_trained);
-    s.threads = s.threads_batch = Threads();
-    s.ubatch = shape.ubatch;
-    s.batch = std::max({shape.ubatch, shape.outputs, 512u});
-    s.gpu_layers = accelerated_ ? placement.offloaded : 0;
-    s.kv_type_k = shape.type_k;
-    s.kv_type_v = shape.type_v;
-    s.flash_attention = shape.flash_attention ? "on" : "off";
-    s.mmap = option_.settings.count("mmap") == 0 || option_.settings.at("mmap") == "true";
-    s.kv_unified = shape.unified;
-    s.swa_full = shape.full_windows;
-    s.draft_tokens = trial.draft_tokens;
-    s.host_cache_bytes = 0;
-    s.poll = 50;
-    s.extra["outputs"] = std::to_string(shape.outputs);
-    if (trial.experts_on_host > 0) s.extra["experts_on_host"] = std::to_string(trial.experts_on_host);
-    if (placement.split.size() > 1) s.extra["tensor_split"] = SplitText(placement.split);
-    for (const auto& [key, value] : option_.settings) {
-      if (key != "mmap") s.extra[key] = value;
-    }
-  }
-
-  static std::string SplitText(const std::vector<double>& split) {
-    std::string text;
-    for (const double share : split) {
-      char number[16];
-      std::snprintf(number, sizeof number, "%.4f", share);
-      text += (text.empty() ? "" : ",") + std::string(number);
-    }
-    return text;
-  }
-
-  void Speed(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement, Attempt& a) const {
-    SpeedInput speed;
-    speed.model = model_;
-    speed.catalog = &in_.catalog;
-    speed.engine = option_.engine;
-    speed.backend = option_.backend->name;
-    speed.build = option_.build;
-    speed.shape = shape;
-    speed.sessions = trial.sessions;
-    speed.prompt_tokens = *in_.workload.prompt_tokens;
-    speed.answer_tokens = *in_.workload.answer_tokens;
-    speed.threads = Threads();
-    speed.draft_acceptance = in_.workload.draft_acceptance;
-    const double all = static_cast<double>(model_->layers.size()) + 1;
-    const double on_device = accelerated_ ? std::min(1.0, placement.offloaded / all) : 1;
-    for (size_t i = 0; i < option_.devices.size(); ++i) {
-      speed.sides.push_back({option_.devices[i],
-                             accelerated_ ? on_device * placement.split[i] : on_device, false});
-    }
-    const Device* cpu = HostCpu(in_.topology);
-    if (accelerated_ && on_device < 1 && cpu != nullptr) speed.sides.push_back({cpu, 1 - on_device, true});
-    const SpeedEstimate estimate = EstimateSpeed(speed);
-    a.candidate.predicted = estimate.predicted;
-    for (const std::string& note : estimate.assumptions) a.candidate.reasons.push_back(note);
-    Load(a.candidate);
-  }
-
-  void Load(Candidate& c) const {
-    const auto disk = in_.catalog.assumptions.find("disk_bytes_s");
-    if (disk == in_.catalog.assumptions.end() || disk->second <= 0) return;
-    c.predicted.load_s = option_.engine->start_s + static_cast<double>(model_->tensor_bytes) / disk->second;
-  }
-
-  void Fixed(const Trial& trial, Attempt& a) const {
-    Candidate& c = a.candidate;
-    ReserveHost(in_.topology, "engine", option_.engine->fixed_bytes, c);
-    c.settings.sessions = trial.sessions;
-    c.settings.context_total = trial.context;
-    c.settings.context_per_session = std::max(1u, trial.context / std::max(trial.sessions, 1u));
-    c.settings.extra.insert(option_.settings.begin(), option_.settings.end());
-    c.predicted.load_s = option_.engine->start_s;
-    c.predicted.source = "default";
-  }
-
-  // As it is, then with the evictions that are needed and no others.
-  void Fit(Attempt& a) const {
-    const auto shortage_after = [&](const std::vector<const EvictionCandidate*>& gone) {
-      Room room(in_.topology, in_.request.ledger);
-      for (const EvictionCandidate* instance : gone) room.Release(*instance);
-      return room.Take(a.candidate);
-    };
-    std::vector<const EvictionCandidate*> gone;
-    a.shortage = shortage_after(gone);
-    for (const EvictionCandidate& instance : in_.request.evictable) {
-      if (!a.shortage) break;
-      gone.push_back(&instance);
-      a.shortage = shortage_after(gone);
-    }
-    if (a.shortage) return;
-    for (size_t i = gone.size(); i-- > 0;) {
-      std::vector<const EvictionCandidate*> fewer = gone;
-      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      if (!shortage_after(fewer)) gone = fewer;
-    }
-    for (const EvictionCandidate* instance : gone) a.evictions.push_back(instance->instance_id);
-  }
-
-  const PlanInputs& in_;
-  const PlanOption& option_;
-  const ModelDescriptor* model_ = nullptr;
-  bool accelerated_ = false;
-};
 
 double Score(const PlanInputs& in, const Attempt& a) {
   const Predicted& p = a.candidate.predicted;
   const std::string& objective = in.workload.objective;
-  constexpr double kUnknown = 1e12;
   if (objective == "memory") {
     double bytes = 0;
     for (const MemoryItem& item : a.candidate.memory) bytes += static_cast<double>(item.bytes);
     return bytes;
   }
-  if (objective == "energy") return p.energy_j_per_tok.value_or(kUnknown);
-  if (objective == "throughput") return p.aggregate_tok_s && *p.aggregate_tok_s > 0 ? 1 / *p.aggregate_tok_s : kUnknown;
-  if (!p.ttft_ms || !p.decode_tok_s || *p.decode_tok_s <= 0) return kUnknown;
-  return *p.ttft_ms / 1e3 + *in.workload.answer_tokens / *p.decode_tok_s;
+  if (objective == "energy" && p.energy_j_per_tok) return *p.energy_j_per_tok;
+  if (objective == "throughput" && p.aggregate_tok_s && *p.aggregate_tok_s > 0) return 1 / *p.aggregate_tok_s;
+  if (objective == "energy" || objective == "throughput" || !p.ttft_ms) return kUnknownScore;
+  if (!p.decode_tok_s) return *p.ttft_ms / 1e3;  // nothing to decode
+  return *p.decode_tok_s > 0 ? *p.ttft_ms / 1e3 + *in.workload.answer_tokens / *p.decode_tok_s : kUnknownScore;
 }
 
 // Less is better: first what fits, then the score, then fewer evictions.
@@ -297,62 +38,112 @@ bool Better(const Attempt& a, const Attempt& b) {
 
 class Search {
  public:
-  Search(const PlanInputs& in, const PlanOption& option) : in_(in), option_(option), builder_(in, option) {}
+  Search(const PlanInputs& in, const PlanOption& option)
+      : in_(in), option_(option), builder_(in, option),
+        layered_(option.engine->memory == MemoryModel::kLayered),
+        cached_(layered_ || option.engine->memory == MemoryModel::kPaged) {
+    if (option.variant != nullptr) layers_ = static_cast<uint32_t>(option.variant->descriptor.layers.size());
+  }
 
   Attempt At(uint32_t context, uint32_t sessions) {
-    Trial trial;
-    trial.context = context;
-    trial.sessions = std::min(sessions, option_.engine->max_sessions);
-    if (option_.engine->memory == MemoryModel::kFixed) return Scored(trial);
-    const std::string refused = CacheTypes(trial);
-    if (!refused.empty()) {
-      Attempt a;
-      a.why_not = refused;
-      a.reason_code = Reason::kCapabilityMissing;
-      return a;
-    }
+    Trial trial = Start(context, sessions);
+    if (!cached_) return Scored(trial);
+    if (Attempt refused; !CacheTypes(trial, refused)) return refused;
     Attempt best = Drafts(trial);
     // A smaller cache only where the default one does not fit and nobody chose one.
-    for (size_t i = 1; best.shortage && in_.request.overrides.kv_type.empty() && i < types_.size() && i < 2; ++i) {
-      trial.kv_type = types_[i];
+    if (best.shortage && in_.request.overrides.kv_type.empty() && types_.size() > 1) {
+      trial.kv_type = types_[1];
       Attempt smaller = Drafts(trial);
-      smaller.candidate.reasons.push_back("the " + types_[0] + " cache does not fit, the " + types_[i] + " cache does");
+      smaller.candidate.reasons.push_back("the " + types_[0] + " cache does not fit, the " + types_[1] + " cache does");
       if (!smaller.shortage) best = std::move(smaller);
+      trial.kv_type = types_[0];
     }
-    trial.kv_type = types_[0];
     if (best.shortage) {
       Attempt partial = Partial(trial);
+      if (!partial.shortage && partial.why_not.empty()) {
+        partial.candidate.reasons.push_back("all of it would need " + FormatBytes(best.shortage->missing) + " more of " +
+                                            best.shortage->pool);
+      }
       if (Better(partial, best)) best = std::move(partial);
     }
     return best;
   }
 
+  bool Fits(uint32_t context, uint32_t sessions) {
+    Trial trial = Start(context, sessions);
+    Attempt refused;
+    if (cached_ && !CacheTypes(trial, refused)) return false;
+    const auto fits = [&] { return Holds(trial); };
+    if (fits()) return true;
+    if (!cached_) return false;
+    if (in_.request.overrides.kv_type.empty() && types_.size() > 1) {
+      trial.kv_type = types_[1];
+      if (fits()) return true;
+      trial.kv_type = types_[0];
+    }
+    if (!MayStayOnHost()) return false;
+    trial.experts_on_host = layers_;
+    if (builder_.model().experts > 0 && fits()) return true;
+    trial.offloaded = 0;
+    return fits();
+  }
+
  private:
-  Attempt Scored(const Trial& trial) {
+  bool Holds(const Trial& trial) const {
+    const Attempt a = builder_.Build(trial);
+    return a.why_not.empty() && !a.shortage;
+  }
+
+  Trial Start(uint32_t context, uint32_t sessions) const {
+    Trial trial;
+    trial.context = context;
+    trial.sessions = std::min(sessions, option_.engine->max_sessions);
+    trial.offloaded = in_.request.overrides.gpu_layers ? std::min(*in_.request.overrides.gpu_layers, layers_ + 1)
+                                                       : layers_ + 1;
+    return trial;
+  }
+
+  Attempt Scored(const Trial& trial) const {
     Attempt a = builder_.Build(trial);
     a.score = Score(in_, a);
+    // What is less proven must be that much better to be chosen.
+    const auto caution = in_.catalog.caution.find(option_.maturity);
+    if (caution != in_.catalog.caution.end() && a.score < kUnknownScore) a.score *= caution->second;
     return a;
   }
 
   // Fills types_ and the trial's default; or says why none works.
-  std::string CacheTypes(Trial& trial) {
-    const std::vector<std::string>& offered = option_.backend->kv_types;
+  bool CacheTypes(Trial& trial, Attempt& refused) {
     const std::string& wanted = in_.request.overrides.kv_type;
-    for (const std::string& type : offered) {
-      if (!wanted.empty() && type != wanted) continue;
-      if (Fits(type)) types_.push_back(type);
+    types_.clear();
+    for (const std::string& type : option_.backend->kv_types) {
+      if ((wanted.empty() || type == wanted) && Usable(type)) types_.push_back(type);
     }
-    if (types_.empty()) {
-      return wanted.empty() ? "no cache type fits the heads of this model"
-                            : "a " + wanted + " cache does not work with this engine and model";
+    const auto advised = option_.settings.find("kv_type");
+    if (wanted.empty() && advised != option_.settings.end()) {
+      const auto at = std::find(types_.begin(), types_.end(), advised->second);
+      if (at != types_.end()) std::rotate(types_.begin(), at, at + 1);
     }
-    trial.kv_type = types_[0];
-    return "";
+    if (!types_.empty()) {
+      trial.kv_type = types_[0];
+      return true;
+    }
+    refused.reason_code = Reason::kCapabilityMissing;
+    refused.why_not = wanted.empty() ? "no cache type fits the heads of this model"
+                                     : "a " + wanted + " cache does not work with this engine, device and model";
+    return false;
   }
 
-  bool Fits(const std::string& type) const {
+  bool Usable(const std::string& type) const {
+    const auto& hardware = option_.backend->kv_types_hardware;
+    if (std::find(hardware.begin(), hardware.end(), type) != hardware.end()) {
+      for (const Device* device : option_.devices) {
+        const auto& formats = device->number_formats;
+        if (std::find(formats.begin(), formats.end(), type) == formats.end()) return false;
+      }
+    }
     const uint32_t block = CacheBlock(type);
-    if (block == 0) return false;
+    if (block <= 1) return block == 1;
     for (const LayerDescriptor& layer : builder_.model().layers) {
       if (layer.kv_heads == 0) continue;
       if (layer.key_length % block != 0 || layer.value_length % block != 0) return false;
@@ -360,41 +151,70 @@ class Search {
     return true;
   }
 
-  Attempt Drafts(Trial trial) {
-    const auto layers = static_cast<uint32_t>(builder_.model().layers.size());
-    trial.offloaded = in_.request.overrides.gpu_layers
-        ? std::min(*in_.request.overrides.gpu_layers, layers + 1) : layers + 1;
+  // Draft depth by acceptance and step cost. Where nobody knows the acceptance, the depth that publishers advise is
+  // taken if it is about as good as the best computed one.
+  Attempt Drafts(Trial trial) const {
     Attempt best = Scored(trial);
-    if (builder_.model().mtp_layers == 0 || !option_.engine->speculative) return best;
+    if (builder_.model().mtp_layers == 0 || !option_.engine->speculative || builder_.pooled()) return best;
+    const uint32_t advised = AdvisedDrafts();
+    std::optional<Attempt> prior;
     for (uint32_t drafts = 1; drafts <= option_.engine->max_draft_tokens; ++drafts) {
       trial.draft_tokens = drafts;
       Attempt a = Scored(trial);
+      if (drafts == advised) prior = a;
       if (Better(a, best)) best = std::move(a);
+    }
+    const auto tie = in_.catalog.assumptions.find("draft_tie");
+    const double slack = 1 + (tie == in_.catalog.assumptions.end() ? 0 : tie->second);
+    if (prior && !in_.workload.draft_acceptance && prior->why_not.empty() && prior->shortage.has_value() == best.shortage.has_value() &&
+        prior->score <= best.score * slack) {
+      if (prior->candidate.settings.draft_tokens != best.candidate.settings.draft_tokens) {
+        prior->candidate.reasons.push_back("drafts " + std::to_string(advised) + " tokens per step as its publisher advises; " +
+                                           std::to_string(best.candidate.settings.draft_tokens.value_or(0)) +
+                                           " is computed to be about as fast");
+      }
+      return *std::move(prior);
     }
     return best;
   }
 
+  uint32_t AdvisedDrafts() const {
+    const auto it = option_.settings.find("draft_tokens");
+    return it == option_.settings.end() ? 0 : static_cast<uint32_t>(std::strtoul(it->second.c_str(), nullptr, 10));
+  }
+
+  bool MayStayOnHost() const {
+    return layered_ && builder_.accelerated() && option_.backend->partial_offload && !in_.request.overrides.gpu_layers;
+  }
+
   // Part of the layers, or the routed experts, in host memory.
-  Attempt Partial(Trial trial) {
-    const auto layers = static_cast<uint32_t>(builder_.model().layers.size());
-    if (!builder_.accelerated() || !option_.backend->partial_offload || in_.request.overrides.gpu_layers) {
+  Attempt Partial(Trial trial) const {
+    if (!MayStayOnHost()) {
       Attempt none;
       none.why_not = "no part of it may stay in host memory";
       return none;
     }
     if (builder_.model().experts > 0) {
-      trial.offloaded = layers + 1;
-      Attempt a = Smallest(0, layers, [&](uint32_t n) {
+      Attempt a = Smallest(0, layers_, [&](uint32_t n) {
         trial.experts_on_host = n;
         return Scored(trial);
       });
-      if (!a.shortage) return a;
-      trial.experts_on_host = layers;
+      if (!a.shortage) {
+        a.candidate.reasons.push_back("the routed experts of " + a.candidate.settings.extra["experts_on_host"] +
+                                      " layers stay in host memory, the rest is on the device");
+        return a;
+      }
+      trial.experts_on_host = layers_;
     }
-    return Smallest(0, layers, [&](uint32_t n) {
-      trial.offloaded = layers - n;
+    Attempt a = Smallest(0, layers_, [&](uint32_t n) {
+      trial.offloaded = layers_ - n;
       return Scored(trial);
     });
+    if (!a.shortage) {
+      a.candidate.reasons.push_back(std::to_string(a.candidate.settings.gpu_layers.value_or(0)) + " of " +
+                                    std::to_string(layers_ + 1) + " layers fit on the device, the rest stays in host memory");
+    }
+    return a;
   }
 
   // The attempt for the smallest n in [low, high] that fits, where fitting grows with n; the last one where none does.
@@ -417,7 +237,9 @@ class Search {
 
   const PlanInputs& in_;
   const PlanOption& option_;
-  Builder builder_;
+  CandidateBuilder builder_;
+  const bool layered_, cached_;
+  uint32_t layers_ = 0;
   std::vector<std::string> types_;
 };
 
@@ -427,12 +249,17 @@ Attempt TryOptionAt(const PlanInputs& in, const PlanOption& option, uint32_t con
   return Search(in, option).At(context, sessions);
 }
 
+bool FitsAt(const PlanInputs& in, const PlanOption& option, uint32_t context, uint32_t sessions) {
+  return Search(in, option).Fits(context, sessions);
+}
+
 Attempt TryOption(const PlanInputs& in, const PlanOption& option) {
   const uint32_t sessions = *in.workload.sessions;
   Attempt best = TryOptionAt(in, option, *in.workload.context, sessions);
   if (!best.shortage || in.request.workload.context) return best;
   const uint32_t least = std::max(kMinContext, in.request.contract.min_context.value_or(0));
   for (uint32_t each = *in.workload.context / sessions / 2; each >= least; each /= 2) {
+    if (!FitsAt(in, option, each * sessions, sessions)) continue;
     Attempt a = TryOptionAt(in, option, each * sessions, sessions);
     if (a.shortage) continue;
     a.candidate.reasons.push_back("the default context does not fit: shortened to " + std::to_string(each) +

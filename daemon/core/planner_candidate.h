@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "daemon/core/calibration.h"
@@ -29,11 +30,20 @@ struct PlanInputs {
   const Workload& workload;            // complete
 };
 
+// What measurements of this option are filed under.
+CalibrationKey KeyOf(const PlanOption& option);
+
 // Tries placements, cache types, drafts and, where the context was left open, shorter contexts, and returns the best
 // that fits, or else the nearest that does not.
 Attempt TryOption(const PlanInputs& in, const PlanOption& option);
 
 // The same with a fixed context, whatever the request says; for "the nearest that would fit".
 Attempt TryOptionAt(const PlanInputs& in, const PlanOption& option, uint32_t context, uint32_t sessions);
+
+// True where a placement of this size fits, without looking for the best one.
+bool FitsAt(const PlanInputs& in, const PlanOption& option, uint32_t context, uint32_t sessions);
+
+// A score that is worse than every known one: the figure that the objective needs is unknown.
+inline constexpr double kUnknownScore = 1e12;
 
 }  // namespace rumbo

@@ -110,12 +110,17 @@ class Enumerator {
         Rejected r;
         r.variant = variant->id;
         r.engine = engine.name;
+        std::string device;
         for (const CatalogBackend& backend : engine.backends) {
-          if (r.backend.empty() && HasDevice(backend)) r.backend = backend.name;
+          const Device* found = DeviceOf(backend);
+          if (!r.backend.empty() || found == nullptr) continue;
+          r.backend = backend.name;
+          r.devices = {found->id};
+          if (found->kind == DeviceKind::kNpu) device = ", which is what " + found->name + " has";
         }
         r.reason_code = can ? Reason::kFormatUnsupported : Reason::kCapabilityMissing;
-        r.reason = can ? engine.title + " runs " + Join(engine.formats) + " files, this one is " + model.format
-                       : engine.title + " cannot " + Join(model.capabilities);
+        r.reason = can ? engine.title + device + ", runs " + Join(engine.formats) + " files; this one is " + model.format
+                       : engine.title + device + ", cannot " + Join(model.capabilities);
         out_.rejected.push_back(std::move(r));
         return;
       }
@@ -128,11 +133,13 @@ class Enumerator {
     }
   }
 
-  bool HasDevice(const CatalogBackend& backend) const {
-    return std::any_of(topology_.devices.begin(), topology_.devices.end(), [&](const Device& device) {
-      return std::any_of(device.backends.begin(), device.backends.end(),
-                         [&](const BackendSupport& b) { return b.name == backend.name; });
-    });
+  const Device* DeviceOf(const CatalogBackend& backend) const {
+    for (const Device& device : topology_.devices) {
+      for (const BackendSupport& b : device.backends) {
+        if (b.name == backend.name && In(backend.device_kinds, Word(device.kind))) return &device;
+      }
+    }
+    return nullptr;
   }
 
   // Every device that has the backend, alone; then the first 2, 3, ... of those that may share a model.

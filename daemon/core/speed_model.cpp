@@ -34,7 +34,7 @@ Peak CpuPeak(const SpeedInput& in, const Device& device, const SpeedRow& row) {
   return {clock * lanes * cores, true};
 }
 
-Peak PeakOf(const SpeedInput& in, const Device& device, const SpeedRow& row) {
+Peak PeakOf(const SpeedInput& in, const Device& device, const SpeedRow& row, double bandwidth) {
   const Sourced<double>* wanted = &device.fp16_flops;
   if (row.rate == "fp32") wanted = &device.fp32_flops;
   if (row.rate == "bf16") wanted = &device.bf16_flops;
@@ -45,8 +45,7 @@ Peak PeakOf(const SpeedInput& in, const Device& device, const SpeedRow& row) {
   }
   if (device.kind == DeviceKind::kCpu) return CpuPeak(in, device, row);
   if (device.fp32_flops.value && *device.fp32_flops.value > 0) return {2 * *device.fp32_flops.value, true};
-  if (!device.bandwidth_bytes_s.value) return {};
-  return {*device.bandwidth_bytes_s.value * Assumption(*in.catalog, "gpu_fp16_per_bandwidth", 60), true};
+  return {bandwidth * Assumption(*in.catalog, "gpu_fp16_per_bandwidth", 60), true};
 }
 
 double D(uint64_t n) { return static_cast<double>(n); }
@@ -103,12 +102,12 @@ struct StepSum {
 bool AddSide(const SpeedInput& in, const SpeedSide& side, const StepWork& work, const StepSize& size, StepSum& sum) {
   const SpeedRow* row = FindSpeedRow(*in.catalog, in.engine->name, side.host ? "cpu" : in.backend, in.build,
                                      in.model->quantization, *side.device);
-  const double bandwidth = side.device->bandwidth_bytes_s.value.value_or(0);
+  const double bandwidth = side.device->bandwidth_bytes_s.value.value_or(side.bandwidth_bytes_s);
   if (row == nullptr || !(bandwidth > 0)) return false;
   const double reading = bandwidth * (size.prompt ? row->prompt_bandwidth : row->bandwidth_efficiency);
   const double weights = work.dense_bytes + work.expert_bytes * ExpertShare(*in.model, size.tokens) + work.output_bytes;
   const double memory = weights / reading + size.sequences * work.kv_bytes_per_token / (bandwidth * row->kv_efficiency);
-  const Peak peak = PeakOf(in, *side.device, *row);
+  const Peak peak = PeakOf(in, *side.device, *row, bandwidth);
   const double rate = peak.rate * (size.prompt ? row->compute_efficiency : row->batch_efficiency);
   const double compute = rate > 0 ? 2 * D(in.model->active_parameters) * size.tokens / rate : 0;
   const double overhead = (row->step_overhead_us + work.layers * row->layer_overhead_us +

@@ -18,6 +18,7 @@ struct SpeedSide {
   const Device* device = nullptr;
   double share = 1;              // of the layers
   bool host = false;             // layers kept in host memory beside an accelerator
+  double bandwidth_bytes_s = 0;  // where the device's own is unknown; 0: unknown too
 };
 
 struct SpeedInput {

@@ -200,6 +200,10 @@ void ReadCatalog(const YAML::Node& root, EngineCatalog& out) {
   if (m.Number("schema", 0, 1, 1) != 1) m.Fail("has an unknown schema");
   out.maturity = m.List("maturity");
   out.never_automatic = m.List("never_automatic");
+  for (const auto& [word, factor] : m.Texts("caution")) {
+    out.caution[word] = std::strtod(factor.c_str(), nullptr);
+    if (!Contains(out.maturity, word) || !(out.caution[word] >= 1 && out.caution[word] <= 10)) m.Fail("has a wrong 'caution' for '" + word + "'");
+  }
   out.sources = m.Texts("sources");
   for (const YAML::Node& n : m.Nodes("engines")) out.engines.push_back(ReadEngine(n, out));
   m.Done();

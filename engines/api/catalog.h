@@ -113,6 +113,7 @@ struct SpeedRow {
 struct EngineCatalog {
   std::vector<std::string> maturity;            // known words, most trusted first
   std::vector<std::string> never_automatic;     // of these, the ones never chosen by themselves
+  std::map<std::string, double> caution;        // maturity word -> factor by which it must be better to be chosen
   std::map<std::string, std::string> sources;
   std::vector<CatalogEngine> engines;           // in order of preference at ties
   std::vector<SpeedRow> speed;

@@ -24,13 +24,15 @@
 #include "engines/llamacpp/inspect/errors.h"
 #include "engines/llamacpp/inspect/gguf_describe.h"
 #include "engines/llamacpp/inspect/model_files.h"
+#include "engines/llamacpp/inspect/safetensors_describe.h"
 
 namespace rumbo {
 namespace {
 
 int Usage() {
   std::fputs("usage: rumbo-inspect (--fd N [--fd N ...] | PATH) [--json]\n"
-             "  PATH    a .gguf file; the other parts of a split model are found beside it\n"
+             "  PATH    a .gguf file (the other parts of a split model are found beside it), or a folder with\n"
+             "          config.json and *.safetensors\n"
              "  --fd N  the same, already open (several for a split model, in order)\n", stderr);
   return 2;
 }
@@ -82,7 +84,7 @@ int Run(const ModelFiles& files) {
   if (const absl::Status confined = Confine(); !confined.ok()) return Fail(confined);
   std::vector<int> fds;
   for (const UniqueFd& fd : files.fds) fds.push_back(fd.get());
-  const auto descriptor = DescribeGguf(fds, files.names);
+  const auto descriptor = files.folder ? DescribeSafetensors(files) : DescribeGguf(fds, files.names);
   if (!descriptor.ok()) return Fail(descriptor.status());
   Print(DescriptorToJson(*descriptor) + "\n");
   return 0;

@@ -1,11 +1,14 @@
 #include "engines/llamacpp/inspect/model_files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "base/os/files.h"
 #include "base/status.h"
@@ -36,10 +39,37 @@ int PartsOf(const std::string& path) {
   return count;
 }
 
+// The files of a folder that say what the model is.
+absl::StatusOr<ModelFiles> OpenFolder(const std::string& path) {
+  DIR* folder = ::opendir(path.c_str());
+  if (folder == nullptr) return ErrnoStatus(errno, "open " + path);
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(folder)) {
+    const std::string name = entry->d_name;
+    static const std::set<std::string> kWanted = {"config.json", "model.safetensors.index.json", "tokenizer_config.json",
+                                                  "chat_template.jinja", "tokenizer.json", "tokenizer.model", "vocab.txt"};
+    const bool tensors = name.size() > 12 && name.substr(name.size() - 12) == ".safetensors";
+    if ((tensors || kWanted.count(name) > 0) && names.size() < kMaxParts) names.push_back(name);
+  }
+  ::closedir(folder);
+  if (names.empty()) return NotAModelFile();
+  std::sort(names.begin(), names.end());
+  ModelFiles files;
+  files.folder = true;
+  for (const std::string& name : names) {
+    RUMBO_ASSIGN_OR_RETURN(UniqueFd fd, OpenOne(path + "/" + name));
+    files.fds.push_back(std::move(fd));
+    files.names.push_back(path + "/" + name);
+  }
+  return files;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelFiles> OpenModelFiles(const std::string& path) {
   if (path.find('\0') != std::string::npos) return InvalidArgument("a path contains a NUL byte");
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return OpenFolder(path);
   ModelFiles files;
   const int parts = PartsOf(path);
   for (int i = 1; i <= parts; ++i) {

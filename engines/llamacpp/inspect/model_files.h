@@ -12,9 +12,11 @@ namespace rumbo {
 struct ModelFiles {
   std::vector<UniqueFd> fds;
   std::vector<std::string> names;
+  bool folder = false;  // a folder with config.json and *.safetensors
 };
 
-// Opens `path` and, where its name ends in -00001-of-0000N.gguf, the other N - 1 parts beside it.
+// Opens `path` and, where its name ends in -00001-of-0000N.gguf, the other N - 1 parts beside it; of a folder, the
+// configuration, tokenizer and .safetensors files in it.
 // Errors: kNotFound, kPermissionDenied, kInvalidArgument with kNotAFile.
 absl::StatusOr<ModelFiles> OpenModelFiles(const std::string& path);
 

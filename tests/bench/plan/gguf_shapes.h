@@ -20,4 +20,8 @@ std::vector<ShapeInfo> Shapes();
 // Writes the shape to `path`. kNotFound for an unknown name.
 absl::Status WriteShape(const std::string& name, const std::string& path);
 
+// The same as folders with config.json and a sparse .safetensors, for servers that take those: names of FolderShapes().
+std::vector<ShapeInfo> FolderShapes();
+absl::Status WriteFolderShape(const std::string& name, const std::string& folder);
+
 }  // namespace rumbo::bench

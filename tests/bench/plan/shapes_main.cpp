@@ -29,5 +29,19 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
+  for (const auto& shape : rumbo::bench::FolderShapes()) {
+    if (list) {
+      std::printf("%-24s %s (folder)\n", shape.name.c_str(), shape.kind.c_str());
+      continue;
+    }
+    bool wanted = argc == 2;
+    for (int i = 2; i < argc; ++i) wanted = wanted || shape.name == argv[i];
+    if (!wanted) continue;
+    const auto status = rumbo::bench::WriteFolderShape(shape.name, std::string(argv[1]) + "/" + shape.name);
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s\n", rumbo::MessageOf(status).c_str());
+      return 1;
+    }
+  }
   return 0;
 }

@@ -1,0 +1,357 @@
+#include "daemon/core/planner_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace rumbo {
+namespace {
+
+constexpr uint32_t kUbatch = 512;
+constexpr uint32_t kPagedStep = 2048;  // tokens of one step of a paged server
+
+uint32_t Clamp32(uint64_t value) { return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX)); }
+
+bool In(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+std::string SplitText(const std::vector<double>& split) {
+  std::string text;
+  for (const double share : split) {
+    char number[16];
+    std::snprintf(number, sizeof number, "%.4f", share);
+    text += (text.empty() ? "" : ",") + std::string(number);
+  }
+  return text;
+}
+
+}  // namespace
+
+CandidateBuilder::CandidateBuilder(const PlanInputs& in, const PlanOption& option) : in_(in), option_(option) {
+  if (option.variant != nullptr) model_ = &option.variant->descriptor;
+  for (const Device* device : option.devices) accelerated_ = accelerated_ || device->kind != DeviceKind::kCpu;
+  for (const Device& device : in.topology.devices) {
+    if (host_ == nullptr && device.kind == DeviceKind::kCpu && !device.software) host_ = &device;
+  }
+}
+
+bool CandidateBuilder::pooled() const {
+  return model_ != nullptr && (In(model_->capabilities, "embed") || In(model_->capabilities, "rerank"));
+}
+
+Attempt CandidateBuilder::Build(const Trial& trial) const {
+  Attempt a;
+  a.workload = in_.workload;
+  a.workload.context = trial.context;
+  a.workload.sessions = trial.sessions;
+  Candidate& c = a.candidate;
+  if (option_.variant != nullptr) c.variant = option_.variant->id;
+  c.engine = option_.engine->name;
+  c.engine_version = option_.version;
+  c.engine_build = option_.build;
+  c.backend = option_.backend->name;
+  for (const Device* device : option_.devices) c.devices.push_back(device->id);
+  c.maturity = option_.maturity;
+  c.environment = option_.environment;
+  const Room room(in_.topology, in_.request.ledger);
+  switch (option_.engine->memory) {
+    case MemoryModel::kLayered: Layered(trial, room, a); break;
+    case MemoryModel::kPaged: Paged(trial, room, a); break;
+    case MemoryModel::kWhole: Whole(trial, room, a); break;
+    case MemoryModel::kFixed: Fixed(trial, a); break;
+  }
+  if (!a.why_not.empty()) return a;
+  Correct(trial, c);
+  Fit(a);
+  return a;
+}
+
+CacheShape CandidateBuilder::ShapeOf(const Trial& trial) const {
+  CacheShape shape;
+  shape.sessions = trial.sessions;
+  shape.context_total = trial.context;
+  shape.ubatch = kUbatch;
+  if (pooled()) shape.ubatch = std::max(kUbatch, std::min<uint32_t>(trial.context / std::max(trial.sessions, 1u), 8192));
+  shape.outputs = pooled() ? shape.ubatch : Clamp32(uint64_t{trial.sessions} * (1 + uint64_t{trial.draft_tokens}));
+  shape.type_k = shape.type_v = trial.kv_type;
+  shape.draft_tokens = trial.draft_tokens;
+  shape.mapped = option_.settings.count("mmap") > 0 && option_.settings.at("mmap") == "true";
+  return shape;
+}
+
+void CandidateBuilder::Layered(const Trial& trial, const Room& room, Attempt& a) const {
+  const CacheShape shape = ShapeOf(trial);
+  Candidate& c = a.candidate;
+  LayerPlacement placement;
+  if (accelerated_) {
+    placement.split = Split(room);
+    placement.offloaded = trial.offloaded;
+    placement.experts_on_host = trial.experts_on_host;
+  }
+  const LayeredBytes bytes = LayeredMemory(*model_, shape, placement);
+  for (size_t i = 0; i < bytes.devices.size(); ++i) {
+    if (!ReserveSide(room, i, bytes.devices[i], a)) return;
+  }
+  ReserveOnHost(bytes.host, c);
+  ReserveHost(in_.topology, "engine", option_.backend->host_overhead_bytes, c);
+  LayeredSettings(trial, shape, placement, c);
+  const double all = static_cast<double>(model_->layers.size()) + 1;
+  const double on_device = accelerated_ ? std::min(1.0, placement.offloaded / all) : 1;
+  std::vector<SpeedSide> sides;
+  for (size_t i = 0; i < option_.devices.size(); ++i) {
+    sides.push_back({option_.devices[i], accelerated_ ? on_device * placement.split[i] : 1, false});
+  }
+  // Layers whose experts stay behind run their feed-forward part there.
+  const double experts = all > 0 ? 0.8 * trial.experts_on_host / all : 0;
+  const double behind = std::max(1 - on_device, experts);
+  if (accelerated_ && behind > 0 && host_ != nullptr) {
+    for (SpeedSide& side : sides) side.share *= (1 - behind) / std::max(on_device, 1e-9);
+    sides.push_back({host_, behind, true});
+  }
+  Speed(trial, shape, sides, a);
+}
+
+void CandidateBuilder::Paged(const Trial& trial, const Room& room, Attempt& a) const {
+  Candidate& c = a.candidate;
+  const CacheShape shape = ShapeOf(trial);
+  const std::vector<SideBytes> bytes = PagedMemory(*model_, shape, kPagedStep, option_.devices.size());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (!ReserveSide(room, i, bytes[i], a)) return;
+  }
+  ReserveHost(in_.topology, "engine", option_.backend->host_overhead_bytes, c);
+  CommonSettings(trial, c);
+  c.settings.context_per_session = std::max(1u, trial.context / std::max(trial.sessions, 1u));
+  c.settings.context_total = trial.context;
+  c.settings.kv_type_k = c.settings.kv_type_v = trial.kv_type;
+  c.settings.batch = kPagedStep;
+  c.settings.draft_tokens = trial.draft_tokens;
+  c.settings.extra["kv_bytes"] = std::to_string(bytes.front().kv_cache);
+  if (option_.devices.size() > 1) c.settings.extra["tensor_parallel"] = std::to_string(option_.devices.size());
+  std::vector<SpeedSide> sides;
+  // All devices work on every layer at once: together they are one device that is so many times as fast, so each
+  // carries its share of the time.
+  const double share = 1.0 / static_cast<double>(option_.devices.size());
+  for (const Device* device : option_.devices) sides.push_back({device, share * share, false});
+  Speed(trial, shape, sides, a);
+}
+
+void CandidateBuilder::Whole(const Trial& trial, const Room& room, Attempt& a) const {
+  Candidate& c = a.candidate;
+  SideBytes bytes;
+  bytes.weights = model_->tensor_bytes;
+  const double workspace = static_cast<double>(model_->tensor_bytes) * option_.engine->workspace_factor;
+  bytes.compute = workspace < 9e18 ? static_cast<Bytes>(workspace) : UINT64_MAX;
+  if (accelerated_) {
+    if (!ReserveSide(room, 0, bytes, a)) return;
+  } else {
+    ReserveOnHost(bytes, c);
+  }
+  ReserveHost(in_.topology, "engine", option_.backend->host_overhead_bytes, c);
+  CommonSettings(trial, c);
+  a.candidate.reasons.push_back("no speed is predicted for this kind of model");
+  Load(c);
+}
+
+void CandidateBuilder::Fixed(const Trial& trial, Attempt& a) const {
+  Candidate& c = a.candidate;
+  ReserveHost(in_.topology, "engine", option_.engine->fixed_bytes, c);
+  CommonSettings(trial, c);
+  c.settings.context_total = trial.context;
+  c.settings.context_per_session = std::max(1u, trial.context / std::max(trial.sessions, 1u));
+  c.predicted.load_s = option_.engine->start_s;
+  c.predicted.source = "default";
+}
+
+// Shares of the layers by what is free on each device.
+std::vector<double> CandidateBuilder::Split(const Room& room) const {
+  std::vector<double> free;
+  double sum = 0;
+  for (size_t i = 0; i < option_.devices.size(); ++i) {
+    double here = 0;
+    const BackendSupport& access = *option_.access[i];
+    for (const std::string& pool : access.pools.empty() ? option_.devices[i]->pools : access.pools) {
+      const double bytes =
+          static_cast<double>(room.FreeFor(pool, option_.devices[i]->id, option_.backend->name).value_or(0));
+      here = access.may_span_pools ? here + bytes : std::max(here, bytes);
+    }
+    free.push_back(here);
+    sum += here;
+  }
+  for (double& share : free) share = sum > 0 ? share / sum : 1.0 / static_cast<double>(free.size());
+  return free;
+}
+
+bool CandidateBuilder::ReserveSide(const Room& room, size_t device, const SideBytes& bytes, Attempt& a) const {
+  const std::pair<const char*, Bytes> items[] = {
+      {"weights", bytes.weights}, {"kv_cache", bytes.kv_cache}, {"recurrent_state", bytes.recurrent_state},
+      {"compute", bytes.compute}, {"draft", bytes.draft}, {"engine", option_.backend->device_overhead_bytes}};
+  for (const auto& [what, n] : items) {
+    if (Reserve(in_.topology, room, *option_.devices[device], *option_.access[device], what, n, a.candidate)) continue;
+    a.why_not = "the memory of " + option_.devices[device]->name + " is unknown";
+    return false;
+  }
+  return true;
+}
+
+void CandidateBuilder::ReserveOnHost(const SideBytes& bytes, Candidate& c) const {
+  ReserveHost(in_.topology, "weights", bytes.weights, c);
+  ReserveHost(in_.topology, "kv_cache", bytes.kv_cache, c);
+  ReserveHost(in_.topology, "recurrent_state", bytes.recurrent_state, c);
+  ReserveHost(in_.topology, "compute", bytes.compute, c);
+  ReserveHost(in_.topology, "draft", bytes.draft, c);
+}
+
+uint32_t CandidateBuilder::Threads() const {
+  if (in_.request.overrides.threads) return *in_.request.overrides.threads;
+  if (host_ == nullptr) return 1;
+  return static_cast<uint32_t>(std::max(1, host_->threads_allowed.value_or(host_->cores_physical.value_or(1))));
+}
+
+void CandidateBuilder::CommonSettings(const Trial& trial, Candidate& c) const {
+  c.settings.sessions = trial.sessions;
+  // What has a field of its own is not an extra.
+  for (const auto& [key, value] : option_.settings) {
+    if (key != "mmap" && key != "draft_tokens" && key != "kv_type") c.settings.extra[key] = value;
+  }
+  if (option_.backend->exclusive_device) c.settings.extra["exclusive_device"] = "true";
+}
+
+void CandidateBuilder::LayeredSettings(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement,
+                                       Candidate& c) const {
+  CommonSettings(trial, c);
+  EngineSettings& s = c.settings;
+  const uint32_t cells = CellsPerStream(shape);
+  s.context_total = Clamp32(uint64_t{cells} * Streams(shape));
+  s.context_per_session = shape.unified ? cells / std::max(trial.sessions, 1u) : cells;
+  // Cells are rounded up; a session is promised no more than the model was trained for.
+  if (model_->context_trained > 0) s.context_per_session = std::min(*s.context_per_session, model_->context_trained);
+  s.threads = s.threads_batch = Threads();
+  s.ubatch = shape.ubatch;
+  s.batch = std::max({shape.ubatch, shape.outputs, 512u});
+  s.gpu_layers = accelerated_ ? placement.offloaded : 0;
+  s.kv_type_k = shape.type_k;
+  s.kv_type_v = shape.type_v;
+  s.flash_attention = shape.flash_attention ? "on" : "off";
+  s.mmap = option_.settings.count("mmap") == 0 || option_.settings.at("mmap") == "true";
+  s.kv_unified = shape.unified;
+  s.swa_full = shape.full_windows;
+  s.draft_tokens = trial.draft_tokens;
+  s.host_cache_bytes = 0;
+  s.poll = 50;
+  s.extra["outputs"] = std::to_string(shape.outputs);
+  if (trial.experts_on_host > 0) s.extra["experts_on_host"] = std::to_string(trial.experts_on_host);
+  if (placement.split.size() > 1) s.extra["tensor_split"] = SplitText(placement.split);
+}
+
+void CandidateBuilder::Speed(const Trial& trial, const CacheShape& shape, const std::vector<SpeedSide>& sides,
+                             Attempt& a) const {
+  SpeedInput speed;
+  speed.model = model_;
+  speed.catalog = &in_.catalog;
+  speed.engine = option_.engine;
+  speed.backend = option_.backend->name;
+  speed.build = option_.build;
+  speed.shape = shape;
+  speed.sides = sides;
+  for (SpeedSide& side : speed.sides) {
+    // A device that shares the host's memory shares its bandwidth.
+    if (side.device->bandwidth_bytes_s.value || side.device->memory_kind == MemoryKind::kDiscrete || host_ == nullptr) continue;
+    side.bandwidth_bytes_s = host_->bandwidth_bytes_s.value.value_or(0);
+    if (side.bandwidth_bytes_s > 0) a.candidate.reasons.push_back("the bandwidth of " + side.device->name + " is unknown: the host's is taken, whose memory it shares");
+  }
+  speed.sessions = trial.sessions;
+  speed.prompt_tokens = *in_.workload.prompt_tokens;
+  speed.answer_tokens = pooled() ? 0 : *in_.workload.answer_tokens;
+  speed.threads = Threads();
+  speed.draft_acceptance = in_.workload.draft_acceptance;
+  for (const Device* device : option_.devices) speed.link_bytes_s = device->link_bytes_s.value.value_or(speed.link_bytes_s);
+  const SpeedEstimate estimate = EstimateSpeed(speed);
+  a.candidate.predicted = estimate.predicted;
+  if (pooled()) a.candidate.predicted.decode_tok_s = a.candidate.predicted.aggregate_tok_s = std::nullopt;
+  for (const std::string& note : estimate.assumptions) a.candidate.reasons.push_back(note);
+  Load(a.candidate);
+}
+
+void CandidateBuilder::Load(Candidate& c) const {
+  const auto disk = in_.catalog.assumptions.find("disk_bytes_s");
+  if (disk == in_.catalog.assumptions.end() || disk->second <= 0) return;
+  c.predicted.load_s = option_.engine->start_s + static_cast<double>(model_->tensor_bytes) / disk->second;
+}
+
+CalibrationKey CandidateBuilder::Key() const { return KeyOf(option_); }
+
+CalibrationKey KeyOf(const PlanOption& option) {
+  CalibrationKey key;
+  key.engine = option.engine->name;
+  key.engine_version = option.version;
+  key.engine_build = option.build;
+  key.backend = option.backend->name;
+  for (size_t i = 0; i < option.devices.size(); ++i) {
+    key.device += (i > 0 ? "+" : "") + option.devices[i]->name;
+    key.driver_version += (i > 0 ? "+" : "") + (option.access[i]->version.empty() ? option.devices[i]->driver_version
+                                                                                  : option.access[i]->version);
+  }
+  if (option.variant != nullptr) {
+    key.model_sha256 = option.variant->sha256;
+    key.quantization = option.variant->descriptor.quantization;
+  }
+  return key;
+}
+
+// What was measured on this machine, applied to this machine only.
+void CandidateBuilder::Correct(const Trial& trial, Candidate& c) const {
+  c.uncorrected = c.predicted;
+  c.uncorrected_memory = c.memory;
+  if (in_.calibration.measurements.empty() || in_.request.assume_installed) return;
+  const CalibrationKey key = Key();
+  for (MemoryItem& item : c.memory) {
+    const auto factor = MemoryCorrection(in_.calibration, key, item.what);
+    if (!factor || *factor <= 1) continue;  // a plan reserves at least what the formula says
+    const double bytes = static_cast<double>(item.bytes) * *factor;
+    const Bytes corrected = bytes < 9e18 ? static_cast<Bytes>(bytes) : UINT64_MAX;
+    for (auto& [limit, sum] : c.limit_bytes) {
+      (void)limit;
+      sum = SaturatingAdd(sum, corrected - item.bytes);
+    }
+    item.bytes = corrected;
+    item.source = "measured here";
+  }
+  Predicted& p = c.predicted;
+  if (const auto decode = DecodeCorrection(in_.calibration, key, trial.sessions); decode && p.decode_tok_s) {
+    p.decode_tok_s = *p.decode_tok_s * decode->factor;
+    p.aggregate_tok_s = *p.aggregate_tok_s * decode->factor;
+    if (p.energy_j_per_tok) p.energy_j_per_tok = *p.energy_j_per_tok / decode->factor;
+    p.uncertainty = decode->uncertainty;
+    p.source = decode->source;
+  }
+  if (const auto ttft = TtftCorrection(in_.calibration, key, trial.sessions); ttft && p.ttft_ms) {
+    p.ttft_ms = *p.ttft_ms * ttft->factor;
+  }
+  if (const auto load = LoadCorrection(in_.calibration, key); load && p.load_s) p.load_s = *p.load_s * load->factor;
+}
+
+// As it is, then with the evictions that are needed and no others.
+void CandidateBuilder::Fit(Attempt& a) const {
+  const auto shortage_after = [&](const std::vector<const EvictionCandidate*>& gone) {
+    Room room(in_.topology, in_.request.ledger);
+    for (const EvictionCandidate* instance : gone) room.Release(*instance);
+    return room.Take(a.candidate);
+  };
+  std::vector<const EvictionCandidate*> gone;
+  a.shortage = shortage_after(gone);
+  for (const EvictionCandidate& instance : in_.request.evictable) {
+    if (!a.shortage) break;
+    gone.push_back(&instance);
+    a.shortage = shortage_after(gone);
+  }
+  if (a.shortage) return;
+  for (size_t i = gone.size(); i-- > 0;) {
+    std::vector<const EvictionCandidate*> fewer = gone;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!shortage_after(fewer)) gone = fewer;
+  }
+  for (const EvictionCandidate* instance : gone) a.evictions.push_back(instance->instance_id);
+}
+
+}  // namespace rumbo
