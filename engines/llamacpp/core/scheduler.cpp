@@ -184,9 +184,15 @@ bool Scheduler::Step() {
   Admit();
   ReleaseHeld();
   uint32_t decoding = 0;
-  for (const auto& run : running_) decoding += run->phase == Phase::kDecode && !run->paused;
+  for (const auto& run : running_) {
+    if (run->phase == Phase::kPrefill && LastWithAnswers() && Computed(*run) + 1 == run->job.prompt.size()) {
+      FinishPrompt(run.get());
+    }
+    decoding += run->phase == Phase::kDecode && !run->paused;
+  }
   const std::vector<Run*> order = PrefillOrder();
-  uint32_t budget = model_.PrefillTokens(decoding, static_cast<uint32_t>(order.size()));
+  const uint32_t allowed = model_.PrefillTokens(decoding);
+  uint32_t budget = allowed;
 
   // A pool of cells for all takes everything in one pass over the weights; separate streams are computed one by
   // one, or the batch would be split where its sequences differ in length.
@@ -203,31 +209,50 @@ bool Scheduler::Step() {
     if (!one_pass) computed |= ComputeBatch();
   }
   computed |= ComputeBatch();
+  if (computed) model_.Spend(decoding, allowed - budget);
   Sweep();
-  if (computed) ++steps_;
   return computed;
 }
 
 void Scheduler::AddDecodes() {
+  std::vector<Run*> decoding;
   for (const auto& run : running_) {
-    if (run->over || run->phase != Phase::kDecode || run->paused) continue;
+    if (!run->over && run->phase == Phase::kDecode && !run->paused) decoding.push_back(run.get());
+  }
+  // libllama computes separate streams in one pass only where their ids follow each other.
+  std::sort(decoding.begin(), decoding.end(), [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
+  for (Run* run : decoding) {
     if (batch_.size() >= port_->traits().batch) break;
-    parts_.push_back({run.get(), batch_.size(), 1, false});
+    parts_.push_back({run, batch_.size(), 1, false});
     batch_.push_back({run->next, static_cast<int32_t>(Computed(*run)), run->sequence, true});
   }
 }
 
 void Scheduler::AddPrefill(Run* run, uint32_t end) {
-  if (!run->started) {
-    run->started = true;
-    run->job.sink->OnStarted({static_cast<uint32_t>(run->job.prompt.size()), run->cached});
-  }
+  Announce(run);
   const uint32_t begin = Computed(*run);
   parts_.push_back({run, batch_.size(), end - begin, true});
   for (uint32_t i = begin; i < end; ++i) {
     const bool last = i + 1 == run->job.prompt.size();
     batch_.push_back({run->job.prompt[i], static_cast<int32_t>(i), run->sequence, last});
   }
+}
+
+void Scheduler::Announce(Run* run) {
+  if (run->started) return;
+  run->started = true;
+  run->job.sink->OnStarted({static_cast<uint32_t>(run->job.prompt.size()), run->cached});
+}
+
+// Each output costs a pass over the vocabulary's weights, which separate streams share only while decoding. So the
+// last token of a prompt is computed with the answers' tokens, unless there are none.
+bool Scheduler::LastWithAnswers() const { return !port_->traits().unified && running_.size() > 1; }
+
+// All of the prompt but its last token is there.
+void Scheduler::FinishPrompt(Run* run) {
+  Announce(run);
+  run->next = run->job.prompt.back();
+  run->phase = Phase::kDecode;
 }
 
 std::vector<Scheduler::Run*> Scheduler::PrefillOrder() {
@@ -249,7 +274,8 @@ std::vector<Scheduler::Run*> Scheduler::PrefillOrder() {
 uint32_t Scheduler::ChunkEnd(const Run& run, uint32_t budget) const {
   const uint32_t begin = Computed(run);
   const uint32_t room = std::min(budget, static_cast<uint32_t>(port_->traits().batch - batch_.size()));
-  uint32_t end = std::min(static_cast<uint32_t>(run.job.prompt.size()), begin + room);
+  const auto whole = static_cast<uint32_t>(run.job.prompt.size()) - (LastWithAnswers() ? 1 : 0);
+  uint32_t end = std::min(whole, begin + room);
   for (const auto& other : running_) {
     if (other->over || other->phase != Phase::kHeld || other->leader != run.job.id) continue;
     if (other->leader_length > begin) end = std::min(end, other->leader_length);
@@ -309,7 +335,9 @@ void Scheduler::TakePart(const Part& part) {
     slots_.Append(run->sequence, &batch_[part.first + i].token, 1);
   }
   const size_t last = part.first + part.tokens - 1;
-  if (batch_[last].output) TakeToken(run, last);
+  if (batch_[last].output) {
+    TakeToken(run, last);
+  }
 }
 
 void Scheduler::TakeToken(Run* run, size_t batch_index) {

@@ -78,6 +78,9 @@ class Scheduler {
   bool ComputeBatch();
   void Account(double ms);
   void OnTrouble(DecodeResult result);
+  void Announce(Run* run);
+  bool LastWithAnswers() const;
+  void FinishPrompt(Run* run);
   void TakePart(const Part& part);
   void TakeToken(Run* run, size_t batch_index);
   void Send(Run* run, bool last);
@@ -98,7 +101,6 @@ class Scheduler {
   std::vector<BatchToken> batch_;
   std::vector<Part> parts_;
   EngineStats stats_;
-  uint64_t steps_ = 0;
 };
 
 }  // namespace rumbo

@@ -8,12 +8,6 @@ namespace {
 
 constexpr double kForget = 0.97;   // weight of the past at each new measurement
 constexpr double kBlend = 0.2;     // weight of a new prefill measurement
-// A step may take so many times the decode-only step where prompts and answers are in balance.
-constexpr double kBalanceStretch = 8;
-constexpr double kMinStretch = 1;
-// No step is made longer than this by prompts while anything is running.
-constexpr double kMaxStallMs = 700;
-
 }  // namespace
 
 void StepModel::AddDecode(uint32_t sequences, double ms) {
@@ -45,13 +39,19 @@ double StepModel::prefill_tok_s() const {
   return prefill_ms_per_token_ > 0 ? 1000 / prefill_ms_per_token_ : 0;
 }
 
-uint32_t StepModel::PrefillTokens(uint32_t decoding, uint32_t waiting) const {
-  if (decoding == 0 || prefill_ms_per_token_ == 0) return chunk_;
-  const double ratio = static_cast<double>(waiting) / decoding;
-  const double stretch = std::max(kMinStretch, kBalanceStretch * ratio * ratio);
-  const double allowed_ms = std::min(stretch * decode_ms(decoding), kMaxStallMs);
-  const double tokens = allowed_ms / prefill_ms_per_token_;
-  return static_cast<uint32_t>(std::clamp<double>(tokens, std::min(kFloor, chunk_), chunk_));
+uint32_t StepModel::TokensIn(double ms) const {
+  if (prefill_ms_per_token_ == 0) return chunk_;
+  return static_cast<uint32_t>(std::clamp<double>(ms / prefill_ms_per_token_, std::min(kFloor, chunk_), chunk_));
+}
+
+uint32_t StepModel::PrefillTokens(uint32_t decoding) const {
+  if (decoding == 0) return chunk_;
+  return TokensIn(credit_ >= 1 ? kMaxStallMs : decode_ms(decoding));
+}
+
+void StepModel::Spend(uint32_t decoding, uint32_t prefill_tokens) {
+  credit_ = std::min(kMaxCredit, credit_ + kRefill);
+  if (decoding > 0 && prefill_tokens > TokensIn(decode_ms(decoding))) credit_ = std::max(0.0, credit_ - 1);
 }
 
 }  // namespace rumbo
