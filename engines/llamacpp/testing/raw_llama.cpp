@@ -55,6 +55,10 @@ int main(int argc, char** argv) {
   std::fprintf(stderr, "{\"load_ms\": %.1f", Millis(begin));
   const llama_vocab* vocab = llama_model_get_vocab(model);
   llama_sampler* greedy = llama_sampler_init_greedy();
+  std::vector<llama_token> ends;
+  for (llama_token t = 0; t < llama_vocab_n_tokens(vocab); ++t) {
+    if (llama_vocab_is_eog(vocab, t)) ends.push_back(t);
+  }
 
   double decode_ms = 0;
   int decoded = 0;
@@ -71,9 +75,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < tokens; ++i) {
       if (ignore_eos) {
         float* logits = llama_get_logits_ith(context, -1);
-        for (llama_token t = 0; t < llama_vocab_n_tokens(vocab); ++t) {
-          if (llama_vocab_is_eog(vocab, t)) logits[t] = -1e30f;
-        }
+        for (const llama_token t : ends) logits[t] = -1e30f;
       }
       llama_token token = llama_sampler_sample(greedy, context, -1);
       if (i == 0) first = Steady::now();
