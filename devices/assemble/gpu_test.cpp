@@ -124,6 +124,17 @@ TEST(ApuMemoryTest, HiddenVramFilesMeanNoCarveout) {
   EXPECT_THAT(gpu.pools, ElementsAre("pool-system"));
 }
 
+TEST(ApuMemoryTest, FreeIsNeverAboveATotalThatAnotherFileGave) {
+  FakeTree tree;  // found by fuzzing: MemAvailable without MemTotal, and KFD says less
+  tree.File("/proc/meminfo", "MemAvailable: 99000000 kB\n");
+  tree.File("/sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0\n");
+  tree.File("/sys/class/kfd/kfd/topology/nodes/0/mem_banks/0/properties", "heap_type 0\nsize_in_bytes 4096\n");
+  const MemoryPool pool = *TopologyOf(tree).FindPool("pool-system");
+  EXPECT_EQ(pool.total_bytes, 4096u);
+  EXPECT_EQ(pool.free_bytes, 4096u);
+  EXPECT_THAT(pool.source, HasSubstr("clamped"));
+}
+
 // --- memory of cards ---
 
 TEST(CardMemoryTest, GttIsNeverAddedToACard) {

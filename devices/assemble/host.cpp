@@ -33,7 +33,10 @@ MemoryPool SystemPool(const Facts& facts, std::vector<Finding>& findings) {
       pool.free_bytes = left;
       pool.source += ", free capped by " + cgroup.memory_source;
     }
-    if (pool.total_bytes) pool.free_bytes = std::min(*pool.free_bytes, *pool.total_bytes);
+  }
+  if (pool.total_bytes && pool.free_bytes && *pool.free_bytes > *pool.total_bytes) {
+    pool.free_bytes = pool.total_bytes;
+    pool.source += ", free clamped to the total";
   }
   if (cgroup.memory_unreadable) {
     findings.push_back({Severity::kWarning, "host.cgroup_memory_unreadable", "",
