@@ -301,5 +301,185 @@ TEST(CapturedNvidiaTest, ProcInformationNamesTheCard) {
   EXPECT_EQ(facts.source, "proc");
 }
 
+// --- what tools printed, beside an otherwise empty tree ---
+
+Topology WithTool(const char* file, const std::string& text, FakeTree& tree) {
+  tree.File(std::string("/tools/") + file, text);
+  return TopologyOf(tree);
+}
+
+TEST(CapturedToolTest, RocminfoOfAnApu) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  AddMemory(tree, 124, 100);
+  const Topology t = WithTool("rocminfo.txt", Capture("rocminfo/gfx1151-radeon-8060s-128gb-default-ttm.txt"), tree);
+  const Device* gpu = t.FindDevice("gpu-0000:f4:00.0");
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_EQ(gpu->gfx_target, "gfx1151");
+  EXPECT_EQ(gpu->compute_units, 40);
+  EXPECT_EQ(gpu->pci_id, "1002:1586");
+  EXPECT_EQ(gpu->memory_kind, MemoryKind::kUnified);
+  EXPECT_EQ(gpu->memory_kind_rule, "rocminfo Memory Properties");
+  EXPECT_THAT(gpu->pools, ElementsAre("pool-system"));
+  EXPECT_EQ(t.FindPool("pool-system")->limits.at(0).max_bytes, 65507932 * kKiB);
+  EXPECT_EQ(t.devices.size(), 2u);  // its CPU agent is no second device
+}
+
+TEST(CapturedToolTest, RocminfoOfThreeCards) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  const Topology t = WithTool("rocminfo.txt", Capture("rocminfo/gfx1201-3x-r9700-agents-only.txt"), tree);
+  for (const char* address : {"0000:0a:00.0", "0000:0d:00.0", "0000:45:00.0"}) {
+    const Device* gpu = t.FindDevice(std::string("gpu-") + address);
+    ASSERT_NE(gpu, nullptr) << address;
+    EXPECT_EQ(gpu->name, "AMD Radeon AI PRO R9700");
+    EXPECT_EQ(gpu->gfx_target, "gfx1201");
+    EXPECT_EQ(gpu->memory_kind, MemoryKind::kDiscrete);
+    EXPECT_EQ(t.FindPool(gpu->pools.at(0))->total_bytes, 33406976 * kKiB);
+  }
+}
+
+TEST(CapturedToolTest, RocminfoUnderWslHasNoAddress) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  tree.File("/dev/dxg", "");
+  const Topology t = WithTool("rocminfo.txt", Capture("rocminfo/gfx1030-rx6800xt-wsl2-agent-only.txt"), tree);
+  const Device* gpu = t.FindDevice("gpu-hip0");
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_EQ(gpu->gfx_target, "gfx1030");
+  EXPECT_EQ(gpu->memory_kind, MemoryKind::kDiscrete);
+  EXPECT_EQ(t.FindPool(gpu->pools.at(0))->total_bytes, 16730340 * kKiB);
+  EXPECT_TRUE(gpu->usable);
+}
+
+TEST(CapturedToolTest, ATruncatedRocminfoStillNamesTheCard) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  const Topology t = WithTool("rocminfo.txt", Capture("rocminfo/gfx1200-rx9060xt-head-truncated.txt"), tree);
+  const Device* gpu = t.FindDevice("gpu-hip0");
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_EQ(gpu->gfx_target, "gfx1200");
+  EXPECT_EQ(t.FindPool(gpu->pools.at(0))->total_bytes, std::nullopt);
+}
+
+TEST(CapturedToolTest, VulkaninfoOfTwoCardsAndASoftwareRenderer) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  const Topology t = WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-2x-r9700-plus-llvmpipe-excerpt.txt"), tree);
+  int gpus = 0;
+  for (const Device& d : t.devices) {
+    if (d.kind != DeviceKind::kGpu) continue;
+    ++gpus;
+    EXPECT_EQ(d.name, "AMD Radeon AI PRO R9700");
+    EXPECT_EQ(d.memory_kind, MemoryKind::kDiscrete);
+  }
+  EXPECT_EQ(gpus, 2);
+  ASSERT_NE(t.FindDevice("software-llvmpipe"), nullptr);
+  EXPECT_EQ(t.FindDevice("software-llvmpipe")->kind, DeviceKind::kCpu);
+}
+
+TEST(CapturedToolTest, RadvUuidsJoinVulkaninfoWithTheBus) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  AddMemory(tree, 64, 60);
+  for (const char* address : {"0000:1b:00.0", "0000:03:00.0"}) {
+    AddPci(tree, {address, "0x1002", "0x7551", "0xc0", "0x030000", "amdgpu"});
+  }
+  const Topology t = WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-2x-r9700-plus-llvmpipe-excerpt.txt"), tree);
+  EXPECT_EQ(t.devices.size(), 4u);  // CPU, two cards, llvmpipe
+  for (const BackendSupport& b : t.FindDevice("gpu-0000:1b:00.0")->backends) {
+    if (b.name == "vulkan") {
+      EXPECT_EQ(b.selector, "0");
+    }
+  }
+}
+
+TEST(CapturedToolTest, VulkaninfoOfLlvmpipeAloneIsNoGpu) {
+  NEED_CAPTURES();
+  for (const char* file : {"vulkan/vulkaninfo-summary-llvmpipe-only-buildhost.txt", "vulkan/vulkaninfo-summary-llvmpipe-mesa25.txt"}) {
+    FakeTree tree;
+    const Topology t = WithTool("vulkaninfo.txt", Capture(file), tree);
+    for (const Device& d : t.devices) EXPECT_NE(d.kind, DeviceKind::kGpu) << file;
+    EXPECT_EQ(t.devices.size(), 2u) << file;
+  }
+}
+
+TEST(CapturedToolTest, VulkaninfoOfAnApuAndOfALaptop) {
+  NEED_CAPTURES();
+  FakeTree apu, laptop;
+  const Topology a = WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-radv-strix-halo-excerpt.txt"), apu);
+  ASSERT_EQ(a.devices.size(), 2u);
+  EXPECT_EQ(a.devices[1].memory_kind, MemoryKind::kUnified);
+  EXPECT_EQ(a.devices[1].pci_id, "1002:1586");
+  const Topology l = WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-multi-nvidia-laptop-plus-llvmpipe-partial.txt"), laptop);
+  ASSERT_EQ(l.devices.size(), 3u);
+  EXPECT_EQ(l.devices[1].name, "NVIDIA GeForce RTX 4070 Laptop GPU");
+  EXPECT_TRUE(l.devices[2].software);
+}
+
+TEST(CapturedToolTest, RocmSmiOfSeveralVersions) {
+  NEED_CAPTURES();
+  struct Expected {
+    const char* file;
+    const char* id;
+    size_t cards;
+    Bytes vram;
+    const char* gfx;
+  };
+  for (const Expected& e : {Expected{"mi100_rocm602.json", "gpu-0000:83:00.0", 4, 34342961152u, "gfx908"},
+                            Expected{"mi100_rocm571.json", "gpu-0000:1e:00.0", 6, 34342961152u, ""},
+                            Expected{"rx6700xt_rocm612.json", "gpu-0000:07:00.0", 1, 12868124672u, "gfx1031"},
+                            Expected{"rx6700xt_rocm430.json", "gpu-0000:07:00.0", 1, 12868124672u, ""},
+                            Expected{"vega-10-XT.json", "gpu-0000:04:00.0", 1, 17163091968u, ""},
+                            Expected{"vega-20-WKS-GL-XE.json", "gpu-0000:63:00.0", 1, 34342961152u, ""}}) {
+    SCOPED_TRACE(e.file);
+    FakeTree tree;
+    const Topology t = WithTool("rocm-smi.json", Capture(std::string("rocm-smi/") + e.file), tree);
+    EXPECT_EQ(t.devices.size(), 1 + e.cards);
+    const Device* gpu = t.FindDevice(e.id);
+    ASSERT_NE(gpu, nullptr);
+    EXPECT_EQ(t.FindPool(gpu->pools.at(0))->total_bytes, e.vram);  // GTT is never added
+    if (*e.gfx != '\0') {
+      EXPECT_EQ(gpu->gfx_target, e.gfx);
+    }
+  }
+}
+
+TEST(CapturedToolTest, XrtSmiNamesTheNpuWhateverTheDriverCallsIt) {
+  NEED_CAPTURES();
+  FakeTree fedora, ubuntu, sandbox;
+  const Topology f = WithTool("xrt-smi.txt", Capture("xrt-smi/strix-halo-xrt2.19-fedora43.txt"), fedora);
+  ASSERT_NE(f.FindDevice("npu-0000:be:00.1"), nullptr);
+  EXPECT_THAT(f.FindDevice("npu-0000:be:00.1")->evidence, testing::Contains("vbnv: RyzenAI-npu5"));
+  EXPECT_EQ(f.FindDevice("npu-0000:be:00.1")->backends.at(0).version, "1.1.2.65");
+  const Topology u = WithTool("xrt-smi.txt", Capture("xrt-smi/strix-xrt2.20.txt"), ubuntu);
+  EXPECT_THAT(u.FindDevice("npu-0000:65:00.1")->evidence, testing::Contains("vbnv: NPU Strix"));
+  const Topology s = WithTool("xrt-smi.txt", Capture("hosts/strix-halo-sandboxed-no-dev-nodes/xrt-smi-examine-0-devices.txt"), sandbox);
+  EXPECT_EQ(s.devices.size(), 1u);
+}
+
+TEST(CapturedToolTest, NvidiaSmiOfGb10InATreeWithItsMemory) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  AddMemory(tree, 119, 110);
+  const Topology t = WithTool("nvidia-smi.txt", Capture("nvidia/nvidia-smi-gb10-memory-not-supported-excerpt.txt"), tree);
+  const Device* gpu = t.FindDevice("gpu-000f:01:00.0");
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_EQ(gpu->memory_kind, MemoryKind::kUnified);
+  EXPECT_THAT(gpu->pools, ElementsAre("pool-system"));
+}
+
+TEST(CapturedToolTest, MigInstancesOfAnA100) {
+  NEED_CAPTURES();
+  FakeTree tree;
+  const Topology t = WithTool("nvidia-smi.txt", Capture("nvidia/telegraf-xml/a100-sxm4-v12.xml"), tree);
+  const Device* slice = t.FindDevice("gpu-0000:01:00.0-mig3");
+  ASSERT_NE(slice, nullptr);
+  EXPECT_EQ(slice->parent, "gpu-0000:01:00.0");
+  EXPECT_EQ(t.FindPool(slice->pools.at(0))->total_bytes, 19968 * kMiB);
+  EXPECT_FALSE(slice->usable);  // this nvidia-smi does not print the UUID that selects it
+  EXPECT_EQ(t.FindPool("pool-vram-0000:01:00.0"), nullptr);
+}
+
 }  // namespace
 }  // namespace rumbo

@@ -32,15 +32,21 @@ std::string WithoutDriver(const std::string& name) {
   return open != std::string::npos && name.ends_with(')') ? name.substr(0, open) : name;
 }
 
+// What the runtimes call it; "" where they do not know ("AMD Radeon Graphics").
+std::string RuntimeName(const GpuRecord& r) {
+  const std::string vulkan = r.vulkan == nullptr ? "" : WithoutDriver(r.vulkan->name);
+  if (!vulkan.empty() && vulkan != "AMD Radeon Graphics") return vulkan;
+  if (r.hip != nullptr && r.hip->name != "AMD Radeon Graphics") return r.hip->name;
+  return "";
+}
+
 std::string GpuName(const GpuRecord& r, const Chip* chip, const Device& d) {
   if (r.nvidia != nullptr && !r.nvidia->name.empty()) return r.nvidia->name;
   if (chip != nullptr && !chip->revisions.empty()) return chip->name;
   if (r.amd != nullptr && !r.amd->product_name.empty()) return r.amd->product_name;
-  // "AMD Radeon Graphics" is what drivers say when they do not know.
-  const std::string vulkan = r.vulkan == nullptr ? "" : WithoutDriver(r.vulkan->name);
-  if (!vulkan.empty() && vulkan != "AMD Radeon Graphics") return vulkan;
+  if (const std::string name = RuntimeName(r); !name.empty()) return name;
   if (chip != nullptr) return chip->name;
-  if (!vulkan.empty()) return vulkan;
+  if (r.vulkan != nullptr && !r.vulkan->name.empty()) return WithoutDriver(r.vulkan->name);
   if (r.hip != nullptr && !r.hip->name.empty()) return r.hip->name;
   return fmt::format("{} GPU{}{}", d.vendor, d.pci_id.empty() ? "" : " ", d.pci_id);
 }
@@ -53,6 +59,7 @@ void SetIds(const GpuRecord& r, Device& d) {
   if (vendor == 0 && r.vulkan != nullptr) vendor = r.vulkan->vendor, device = r.vulkan->device;
   if (vendor == 0 && r.nvidia != nullptr) vendor = 0x10de;
   if (vendor == 0 && r.hip != nullptr) vendor = 0x1002;
+  if (device == 0 && r.hip != nullptr && vendor == 0x1002) device = r.hip->device_id;
   d.vendor = vendor == 0 ? "" : VendorName(vendor);
   if (vendor != 0 && device != 0) d.pci_id = fmt::format("{:04x}:{:04x}", vendor, device);
   if (r.pci != nullptr && r.pci->revision) d.pci_revision = fmt::format("{:02x}", *r.pci->revision & 0xff);
@@ -62,6 +69,7 @@ void SetIds(const GpuRecord& r, Device& d) {
 void SetTarget(const GpuRecord& r, Device& d) {
   if (r.kfd != nullptr) d.gfx_target = r.kfd->gfx_target;
   if (d.gfx_target.empty() && r.amd != nullptr && r.amd->gc) d.gfx_target = GfxTargetOf(*r.amd->gc);
+  if (d.gfx_target.empty() && r.hip != nullptr) d.gfx_target = r.hip->gfx_target;
   if (r.nvidia != nullptr && !r.nvidia->compute_capability.empty()) {
     d.gfx_target = "sm_" + r.nvidia->compute_capability;
     std::erase(d.gfx_target, '.');
@@ -123,12 +131,13 @@ Device MakeGpu(const Facts& facts, const ChipTable& chips, const GpuRecord& r, i
   SetIds(r, d);
   SetTarget(r, d);
   SetDriver(facts, r, d);
-  const Chip* chip = chips.FindPci(d.pci_id, d.pci_revision);
+  const Chip* chip = chips.FindPci(d.pci_id, d.pci_revision, RuntimeName(r));
   const MemoryVerdict verdict = DecideMemoryKind(r, chip);
   d.memory_kind = verdict.kind;
   d.memory_kind_rule = verdict.rule.empty() ? "no rule applies; planned as unified with the smaller number" : verdict.rule;
   d.evidence = verdict.evidence;
   if (r.kfd != nullptr) d.compute_units = r.kfd->compute_units;
+  if (!d.compute_units && r.hip != nullptr) d.compute_units = r.hip->compute_units;
   if (r.pci != nullptr) d.numa_node = r.pci->numa_node;
   d.name = GpuName(r, chip, d);
   if (r.nvidia != nullptr && r.nvidia->power_limit_w) d.power_watts = {r.nvidia->power_limit_w, "default power limit"};

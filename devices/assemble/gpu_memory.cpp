@@ -151,6 +151,12 @@ void AddAmdUnified(const Facts& facts, const GpuRecord& r, Device& d, Topology& 
   MemoryPool* system = FindMutable(topology, "pool-system");
   if (r.amd == nullptr) {
     d.pools = {"pool-system"};
+    // ROCm's own pool is all there is to go by where sysfs is not.
+    if (r.hip != nullptr && r.hip->total) {
+      Bytes cap = *r.hip->total;
+      if (system->total_bytes) cap = std::min(cap, *system->total_bytes);
+      system->limits.push_back({"limit-hip-" + r.key, LimitKind::kOther, cap, std::nullopt, {d.id}, {"hip"}, "HIP device total"});
+    }
     return;
   }
   AddSystemLimits(facts, r, d, *system);

@@ -143,8 +143,11 @@ class Joiner {
 
   void AddHip(const HipDevice& d) {
     GpuRecord* r = At(d.address);
-    if (r == nullptr && d.address.empty()) return;  // nothing to join by, and never by ordinal
-    if (r == nullptr) r = &New(d.address, d.address);
+    if (r == nullptr && d.address.empty() && d.device_id != 0) {
+      r = Only([&](const GpuRecord& c) { return c.hip == nullptr && c.pci != nullptr && c.pci->device == d.device_id; });
+    }
+    // Without an address (WSL) it is a device of its own: joining by ordinal would guess.
+    if (r == nullptr) r = &New(d.address.empty() ? fmt::format("hip{}", d.index) : d.address, d.address);
     if (r->hip == nullptr) r->hip = &d;
   }
 

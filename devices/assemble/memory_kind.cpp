@@ -31,6 +31,7 @@ void AskDriver(const GpuRecord& r, Decider& d) {
   if (r.drm != nullptr && r.drm->local_total) {
     d.Say(Unified(*r.drm->local_total == 0), "memory regions of " + (r.pci ? r.pci->driver : "the driver"));
   }
+  if (r.hip != nullptr && r.hip->apu) d.Say(Unified(*r.hip->apu), "rocminfo Memory Properties");
   if (r.nvidia != nullptr && r.nvidia->memory_not_supported) d.Say(MemoryKind::kUnified, "NVIDIA memory query: Not Supported");
 }
 
@@ -43,9 +44,9 @@ void AskTables(const GpuRecord& r, const Chip* chip, Decider& d) {
       d.Say(Unified(*apu), fmt::format("GC version table: {}.{}.{}", r.amd->gc->major, r.amd->gc->minor, r.amd->gc->revision));
     }
   }
-  if (r.kfd != nullptr && !r.kfd->gfx_target.empty()) {
-    if (const auto apu = GfxIsApu(r.kfd->gfx_target)) d.Say(Unified(*apu), "gfx target table: " + r.kfd->gfx_target);
-  }
+  std::string gfx = r.kfd != nullptr ? r.kfd->gfx_target : "";
+  if (gfx.empty() && r.hip != nullptr) gfx = r.hip->gfx_target;
+  if (const auto apu = GfxIsApu(gfx)) d.Say(Unified(*apu), "gfx target table: " + gfx);
 }
 
 void AskSysfs(const AmdgpuCard& card, Decider& d) {

@@ -15,7 +15,7 @@ struct MemoryVerdict {
 };
 
 // Discrete or unified, by ordered rules: the first decisive one wins, later ones are kept as evidence.
-//   1 the driver's own flag (amdgpu FUSION; xe and i915 memory regions; NVML "Not Supported")
+//   1 the driver's own flag (amdgpu FUSION; xe and i915 memory regions; rocminfo; NVML "Not Supported")
 //   2 tables of PCI ids and GC versions
 //   3 sysfs: uma/ means unified, board_info or a VRAM vendor discrete
 //   4 the Vulkan device type of the same PCI address

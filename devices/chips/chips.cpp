@@ -105,14 +105,16 @@ const ChipTable& ChipTable::BuiltIn() {
   return *table;
 }
 
-const Chip* ChipTable::FindPci(std::string_view pci_id, std::string_view revision) const {
+const Chip* ChipTable::FindPci(std::string_view pci_id, std::string_view revision, std::string_view name) const {
   const Chip* any_revision = nullptr;
+  const Chip* named = nullptr;
   for (const Chip& chip : chips_) {
     if (std::find(chip.pci.begin(), chip.pci.end(), pci_id) == chip.pci.end()) continue;
     if (std::find(chip.revisions.begin(), chip.revisions.end(), revision) != chip.revisions.end()) return &chip;
+    if (revision.empty() && !name.empty() && chip.name == name && named == nullptr) named = &chip;
     if (chip.revisions.empty() && any_revision == nullptr) any_revision = &chip;
   }
-  return any_revision;
+  return named != nullptr ? named : any_revision;
 }
 
 const Chip* ChipTable::FindId(std::string_view id) const {

@@ -147,7 +147,7 @@ Gathered GatherWith(const Root& root, const GatherOptions& options, const Probe&
 
   if (vulkan) facts.vulkan = Parse<VulkanFacts>("vulkan", vulkan->Finish(deadline), facts);
   if (hip) facts.hip = Parse<HipFacts>("hip", hip->Finish(deadline), facts);
-  AddNvidia(root, nvml.get(), deadline, facts);
+  if (!facts.nvidia) AddNvidia(root, nvml.get(), deadline, facts);
   AddEnvironment(facts);
   return out;
 }

@@ -5,6 +5,7 @@
 #include "devices/kfd/kfd_probe.h"
 #include "devices/pci/pci_probe.h"
 #include "devices/probe/probe.h"
+#include "devices/tools/tool_probe.h"
 
 namespace rumbo {
 namespace {
@@ -62,6 +63,14 @@ class AccelProbe final : public Probe {
   }
 };
 
+class ToolProbe final : public Probe {
+ public:
+  std::string_view name() const override { return "tools"; }
+  Apply Read(const Root& root, const Functions&) const override {
+    return [found = ReadTools(root)](Facts& facts) { MergeTools(found, facts); };
+  }
+};
+
 }  // namespace
 
 const Probe& PciProbe() {
@@ -71,7 +80,8 @@ const Probe& PciProbe() {
 
 const std::vector<const Probe*>& EnrichingProbes() {
   static const auto* probes = new std::vector<const Probe*>{new HostProbe(), new AmdgpuProbe(), new KfdProbe(),
-                                                            new DrmProbe(), new AccelProbe()};
+                                                            new DrmProbe(), new AccelProbe(),
+                                                            new ToolProbe()};  // last: it fills gaps
   return *probes;
 }
 

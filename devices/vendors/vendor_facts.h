@@ -42,6 +42,11 @@ struct HipDevice {
   std::string name;
   std::string address;
   std::optional<Bytes> total, free;
+  // Only rocminfo says these; HIP's own calls for them change between versions.
+  std::string gfx_target;
+  std::optional<bool> apu;
+  std::optional<int> compute_units;
+  uint32_t device_id = 0;       // PCI, 0 unknown
 };
 
 struct HipFacts {
@@ -93,6 +98,7 @@ template <typename V, typename T>
   requires std::is_same_v<std::remove_const_t<T>, HipDevice>
 void VisitFields(V& v, T& x) {
   v("index", x.index), v("name", x.name), v("address", x.address), v("total", x.total), v("free", x.free);
+  v("gfx_target", x.gfx_target), v("apu", x.apu), v("compute_units", x.compute_units), v("device_id", x.device_id);
 }
 
 template <typename V, typename T>
