@@ -349,7 +349,7 @@ void CandidateBuilder::Fit(Attempt& a) const {
   for (size_t i = gone.size(); i-- > 0;) {
     std::vector<const EvictionCandidate*> fewer = gone;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!shortage_after(fewer)) gone = fewer;
+    if (!shortage_after(fewer)) gone = std::move(fewer);
   }
   for (const EvictionCandidate* instance : gone) a.evictions.push_back(instance->instance_id);
 }
