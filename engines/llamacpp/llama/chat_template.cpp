@@ -66,7 +66,6 @@ absl::StatusOr<common_chat_templates_inputs> Convert(const ChatInput& chat, cons
   RUMBO_ASSIGN_OR_RETURN(inputs.tool_choice, ConvertChoice(chat.tool_choice));
   inputs.parallel_tool_calls = chat.parallel_tool_calls;
   inputs.json_schema = sampling.json_schema;
-  inputs.grammar = sampling.grammar;
   inputs.use_jinja = true;
   inputs.reasoning_format = COMMON_REASONING_FORMAT_AUTO;
   inputs.enable_thinking = chat.thinking.value_or(true);

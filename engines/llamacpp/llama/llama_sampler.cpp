@@ -1,6 +1,7 @@
 #include "engines/llamacpp/llama/llama_sampler.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "engines/llamacpp/core/top_tokens.h"
 #include "engines/llamacpp/llama/llama_port.h"
 #include "llama.h"
+#include "reasoning-budget.h"
 
 namespace rumbo {
 namespace {
@@ -43,6 +45,9 @@ class LlamaSampler final : public Sampler {
         greedy_(params_.temperature.value_or(0.8f) <= 0),
         top_k_(params_.top_k.value_or(40)),
         penalty_window_(params_.repeat_last_n.value_or(64)) {
+    int32_t count = 0;
+    const TokenId* tokens = llama_vocab_get_suppress_tokens(vocab, &count);
+    if (tokens != nullptr && count > 0) suppressed_ = {tokens, static_cast<size_t>(count)};
     penalised_ = penalty_window_ > 0 && (params_.repeat_penalty.value_or(1) != 1 || params_.presence_penalty.value_or(0) != 0 ||
                                          params_.frequency_penalty.value_or(0) != 0);
   }
@@ -54,6 +59,8 @@ class LlamaSampler final : public Sampler {
  private:
   absl::Status BuildGrammar(const SamplerSpec& spec);
   void BuildChain(std::span<const TokenId> prompt);
+  bool GrammarActive() const;
+  void AcceptInGrammar(TokenId token);
   void Adjust(float* logits) const;
   void Count(TokenId token);
   void FillLogprob(std::span<const float> logits, std::vector<ScoredToken>* top, double* norm) const;
@@ -73,12 +80,14 @@ class LlamaSampler final : public Sampler {
   const bool greedy_;
   const uint32_t top_k_;
   const uint32_t penalty_window_;
+  std::span<const TokenId> suppressed_;  // tokens the model file says are never to be sampled
   bool penalised_ = false;
   bool whole_vocabulary_ = false;  // some sampler of the chain needs every token
   uint32_t accepted_ = 0;
 
   SamplerPtr chain_;
   SamplerPtr grammar_;
+  SamplerPtr thinking_;  // watches for the end of thinking, for a lazy grammar
   std::deque<TokenId> recent_;
   std::unordered_map<TokenId, uint32_t> recent_counts_;
   std::vector<ScoredToken> top_;
@@ -104,6 +113,10 @@ absl::Status LlamaSampler::BuildGrammar(const SamplerSpec& spec) {
     grammar_.reset(llama_sampler_init_grammar_lazy_patterns(vocab_, spec.grammar.c_str(), "root", patterns.data(),
                                                             patterns.size(), spec.trigger_tokens.data(),
                                                             spec.trigger_tokens.size()));
+    if (!spec.thinking_start.empty() && !spec.thinking_end.empty()) {
+      thinking_.reset(common_reasoning_budget_init(vocab_, {spec.thinking_start}, spec.thinking_end, {}, INT_MAX));
+      for (const TokenId token : spec.grammar_prefill) llama_sampler_accept(thinking_.get(), token);
+    }
   } else {
     grammar_.reset(llama_sampler_init_grammar(vocab_, spec.grammar.c_str(), "root"));
   }
@@ -111,7 +124,31 @@ absl::Status LlamaSampler::BuildGrammar(const SamplerSpec& spec) {
     return InvalidArgument("the grammar does not parse, has no rule \"root\", or is left-recursive",
                            "See llama.cpp's grammars/README.md for GBNF.");
   }
+  if (!spec.grammar_lazy) {
+    for (const TokenId token : spec.grammar_prefill) llama_sampler_accept(grammar_.get(), token);
+  }
   return absl::OkStatus();
+}
+
+bool LlamaSampler::GrammarActive() const {
+  if (!grammar_) return false;
+  if (!thinking_) return true;
+  const auto state = common_reasoning_budget_get_state(thinking_.get());
+  return state == REASONING_BUDGET_IDLE || state == REASONING_BUDGET_DONE;
+}
+
+void LlamaSampler::AcceptInGrammar(TokenId token) {
+  const bool active = GrammarActive();
+  if (thinking_) {
+    llama_sampler_accept(thinking_.get(), token);
+    // What ends the thinking may be what wakes the grammar.
+    if (!active && common_reasoning_budget_get_state(thinking_.get()) == REASONING_BUDGET_DONE) {
+      if (const auto* end = common_reasoning_budget_get_end_match(thinking_.get())) {
+        for (const TokenId t : *end) llama_sampler_accept(grammar_.get(), t);
+      }
+    }
+  }
+  if (active) llama_sampler_accept(grammar_.get(), token);
 }
 
 // The order of llama.cpp: DRY, top-k, typical, top-p, min-p, XTC, temperature. Penalties and biases are
@@ -177,6 +214,7 @@ void LlamaSampler::Adjust(float* logits) const {
   if (params_.ignore_eos || accepted_ < params_.min_tokens.value_or(0)) {
     for (const TokenId token : end_of_text_) logits[token] = kBanned;
   }
+  for (const TokenId token : suppressed_) logits[token] = kBanned;
   if (!penalised_) return;
   const float repeat = params_.repeat_penalty.value_or(1);
   const float frequency = params_.frequency_penalty.value_or(0);
@@ -201,12 +239,13 @@ bool LlamaSampler::GrammarAllows(TokenId token) const {
 }
 
 bool LlamaSampler::FastCandidates(std::span<const float> logits, uint32_t k) {
-  if (grammar_) k = std::max(k, kGrammarCandidates);
+  const bool constrained = GrammarActive();
+  if (constrained) k = std::max(k, kGrammarCandidates);
   TopTokens(logits, k, &top_);
   candidates_.clear();
   for (const ScoredToken& token : top_) candidates_.push_back({token.id, token.logit, 0.0f});
   array_ = {candidates_.data(), candidates_.size(), -1, true};
-  if (!grammar_) return true;
+  if (!constrained) return true;
   const uint32_t wanted = greedy_ ? 1 : top_k_;
   // Greedy: usually the best token fits, and one check is cheap.
   if (greedy_ && !candidates_.empty() && GrammarAllows(candidates_.front().id)) {
@@ -221,7 +260,7 @@ void LlamaSampler::AllCandidates(std::span<const float> logits) {
   candidates_.resize(vocabulary_);
   for (size_t i = 0; i < vocabulary_; ++i) candidates_[i] = {static_cast<TokenId>(i), logits[i], 0.0f};
   array_ = {candidates_.data(), candidates_.size(), -1, false};
-  if (grammar_) ApplyGrammar();
+  if (GrammarActive()) ApplyGrammar();
 }
 
 // Removes what the grammar forbids, keeping the order.
@@ -252,14 +291,14 @@ absl::StatusOr<TokenId> LlamaSampler::Pick(float* logits, TokenLogprob* logprob)
   Adjust(logits);
 
   TokenId token = -1;
-  if (greedy_ && !whole_vocabulary_ && !grammar_) {
+  if (greedy_ && !whole_vocabulary_ && !GrammarActive()) {
     token = ArgMax(row);
   } else {
     if (whole_vocabulary_ || !FastCandidates(row, greedy_ ? 1 : top_k_)) AllCandidates(row);
     token = PickFromCandidates();
   }
   if (token < 0) {
-    if (grammar_) {
+    if (GrammarActive()) {
       // The grammar is complete but ends were banned (ignore_eos, min_tokens): the answer ends all the same.
       for (const TokenId end : end_of_text_) {
         if (GrammarAllows(end)) return end;
@@ -282,7 +321,7 @@ absl::StatusOr<TokenId> LlamaSampler::Pick(float* logits, TokenLogprob* logprob)
 void LlamaSampler::Accept(TokenId token) {
   ++accepted_;
   if (penalised_) Count(token);
-  if (grammar_) llama_sampler_accept(grammar_.get(), token);
+  if (grammar_) AcceptInGrammar(token);
   if (!greedy_ || whole_vocabulary_) llama_sampler_accept(chain_.get(), token);
 }
 

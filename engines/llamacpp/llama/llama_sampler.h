@@ -17,11 +17,15 @@ namespace rumbo {
 struct SamplerSpec {
   SamplingParams params;
   std::string grammar;                   // "" none
-  // The grammar applies only from one of these on ("" in both: from the start).
+  // The grammar applies only from one of these on; false: from the start.
   bool grammar_lazy = false;
-  std::vector<std::string> trigger_patterns;
+  std::vector<std::string> trigger_patterns;  // regular expressions
   std::vector<TokenId> trigger_tokens;
-  std::string grammar_prefill;           // text the grammar has seen before the first token
+  // Tokens at the end of the prompt that the grammar counts as its beginning.
+  std::vector<TokenId> grammar_prefill;
+  // Token sequences that begin and end the model's thinking; a lazy grammar sleeps while it thinks.
+  std::vector<TokenId> thinking_start;
+  std::vector<std::vector<TokenId>> thinking_end;
   std::vector<TokenId> end_of_text;      // all tokens that end an answer
 };
 

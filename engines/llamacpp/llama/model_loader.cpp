@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "engines/llamacpp/llama/llama_log.h"
 #include "engines/llamacpp/llama/settings_check.h"
+#include "engines/llamacpp/llama/tokenizer.h"
 #include "llama.h"
 
 // libllama exports this but ships it in no public header: memory taken per buffer type. Equal in every pack.
@@ -314,6 +315,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, con
   if (!progress(0.95, "warm")) return cancelled;
   WarmUp(loaded.get());
   ReportMemory(loaded.get());
+  loaded->end_of_text = EndOfTextTokens(*loaded);
   loaded->backend_variant = CpuVariant();
   loaded->engine_version = std::string("llama.cpp ") + llama_version() + " (" RUMBO_PACK ")";
   return loaded;

@@ -38,6 +38,7 @@ struct LoadedModel {
   std::vector<MemoryItem> memory;
   std::string engine_version;
   std::string backend_variant;
+  std::vector<int32_t> end_of_text;  // tokens that end an answer
   uint32_t sequences = 0;  // sessions and sequences kept for shared prefixes
 };
 

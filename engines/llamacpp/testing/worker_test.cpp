@@ -401,6 +401,150 @@ TEST_P(WorkerTest, GrammarConstrainsAndKeepsCharactersWhole) {
   EXPECT_TRUE(IsValidUtf8(cut.text));
 }
 
+TEST_P(WorkerTest, SchemasAndExpressionsAreKept) {
+  Start("smollm2.gguf");
+  if (IsSkipped()) return;
+  for (const bool chat : {false, true}) {
+    engine::v1::GenerateRequest request = Greedy("A person:", 60);
+    if (chat) {
+      auto* message = request.mutable_chat()->add_messages();
+      message->set_role("user");
+      message->add_content()->set_text("Invent a person.");
+    }
+    request.mutable_sampling()->set_temperature(1.0f);
+    request.mutable_sampling()->set_seed(3);
+    request.mutable_sampling()->set_json_schema(
+        R"({"type":"object","properties":{"age":{"type":"integer","minimum":10,"maximum":99},"id":{"type":"string",)"
+        R"("pattern":"^[a-z]{3}$"}},"required":["age","id"],"additionalProperties":false})");
+    const CollectedAnswer object = Ask(request);
+    ASSERT_TRUE(object.status.ok()) << object.status.error_message();
+    EXPECT_THAT(object.text, testing::MatchesRegex(R"(\{\s*"age"\s*:\s*[1-9][0-9]\s*,\s*"id"\s*:\s*"[a-z][a-z][a-z]"\s*\})"));
+    EXPECT_EQ(object.finished.reason(), "stop");
+    request.mutable_sampling()->set_regex("(red|green|blue) [0-9]{3}");
+    const CollectedAnswer expression = Ask(request);
+    ASSERT_TRUE(expression.status.ok()) << expression.status.error_message();
+    EXPECT_THAT(expression.text, testing::MatchesRegex("(red|green|blue) [0-9][0-9][0-9]"));
+  }
+}
+
+TEST_P(WorkerTest, ConstraintsThatCannotBeKeptAreRefused) {
+  Start("smollm2.gguf");
+  if (IsSkipped()) return;
+  const auto message = [this](auto change) {
+    engine::v1::GenerateRequest request = Greedy("x", 8);
+    change(request.mutable_sampling());
+    const grpc::Status status = Ask(request).status;
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+    return status.error_message();
+  };
+  for (const char* pattern : {R"(^hello there indeed\\!$)", "(?i)abc", "^(?=a)b$"}) {
+    const std::string schema =
+        std::string(R"({"type":"object","properties":{"id":{"type":"string","pattern":")") + pattern + R"("}}})";
+    EXPECT_THAT(message([&](auto* s) { s->set_json_schema(schema); }), HasSubstr("/properties/id/pattern"));
+  }
+  EXPECT_THAT(message([](auto* s) { s->set_json_schema(R"({"$ref":"#"})"); }), HasSubstr("json_schema"));
+  EXPECT_THAT(message([](auto* s) { s->set_regex("a(?!b)"); }), HasSubstr("regex"));
+  message([](auto* s) { s->set_grammar("root ::= root \"a\""); });
+  message([](auto* s) { s->set_grammar("root ::= (\"a\"{0,2000}){0,2000}"); });
+  message([](auto* s) { s->set_grammar("root ::= " + std::string(60000, '(') + "\"a\"" + std::string(60000, ')')); });
+  std::string deep;
+  for (int i = 0; i < 60000; ++i) deep += R"({"type":"array","items":)";
+  message([&](auto* s) { s->set_json_schema(deep + "{}" + std::string(60000, '}')); });
+  EXPECT_TRUE(Ask(Greedy("x", 2)).status.ok());
+}
+
+// A small template with tools and thinking in the style many models use.
+constexpr char kToolTemplate[] =
+    "{%- if tools %}<|im_start|>system\nTools:\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
+    "Call one with <tool_call>{\"name\": ..., \"arguments\": ...}</tool_call><|im_end|>\n{% endif %}"
+    "{%- for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{%- if message.role == 'assistant' and message.reasoning_content %}<think>\n{{ message.reasoning_content }}\n</think>\n{% endif %}"
+    "{{ message.content }}"
+    "{%- if message.tool_calls %}{% for call in message.tool_calls %}<tool_call>\n"
+    "{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endif %}"
+    "<|im_end|>\n{% endfor %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking is false %}"
+    "<think>\n\n</think>\n\n{% endif %}{% endif %}";
+
+TEST_P(WorkerTest, RequiredToolIsCalledWithArgumentsOfItsSchema) {
+  if (!fs::exists(Model("smollm2.gguf"))) GTEST_SKIP() << "no model: run ./dev setup";
+  Spawn();
+  engine::v1::LoadRequest load = LoadOf("smollm2.gguf");
+  load.set_chat_template(kToolTemplate);
+  auto loaded = worker_->Load(load);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->capabilities(), testing::Contains("tools"));
+  engine::v1::GenerateRequest request;
+  const auto say = [&](const char* role, const char* text) {
+    auto* message = request.mutable_chat()->add_messages();
+    message->set_role(role);
+    if (*text != 0) message->add_content()->set_text(text);
+    return message;
+  };
+  // A few turns that a small model can imitate.
+  for (const char* city : {"London", "Paris", "London"}) {
+    say("user", (std::string("What is the weather in ") + city + "?").c_str());
+    auto* call = say("assistant", "")->add_tool_calls();
+    call->set_id("call_1");
+    call->set_name("get_weather");
+    call->set_arguments_json(std::string("{\"city\": \"") + city + "\"}");
+    say("tool", "sunny")->set_tool_call_id("call_1");
+    say("assistant", "It is sunny.");
+  }
+  say("user", "What is the weather in Paris?");
+  auto* tool = request.mutable_chat()->add_tools();
+  tool->set_name("get_weather");
+  tool->set_description("The weather of a city");
+  tool->set_parameters_json_schema(
+      R"({"type":"object","properties":{"city":{"type":"string","enum":["Paris","London"]}},"required":["city"]})");
+  request.mutable_chat()->set_tool_choice("required");
+  request.mutable_chat()->set_thinking(false);
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_sampling()->set_max_tokens(80);
+  const CollectedAnswer answer = Ask(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  ASSERT_FALSE(answer.tool_calls.empty()) << answer.text;
+  EXPECT_EQ(answer.tool_calls.front().name(), "get_weather");
+  EXPECT_FALSE(answer.tool_calls.front().id().empty());
+  std::string arguments;
+  for (const auto& delta : answer.tool_calls) arguments += delta.arguments_json();
+  EXPECT_THAT(arguments, testing::MatchesRegex(R"x(\{\s*"city"\s*:\s*"(Paris|London)"\s*\})x"));
+  EXPECT_EQ(answer.finished.reason(), "tool_calls");
+}
+
+TEST_P(WorkerTest, ToolsWithoutTemplateSupportAreAnError) {
+  Start("smollm2.gguf");
+  if (IsSkipped()) return;
+  engine::v1::GenerateRequest request;
+  auto* message = request.mutable_chat()->add_messages();
+  message->set_role("user");
+  message->add_content()->set_text("hi");
+  request.mutable_chat()->add_tools()->set_name("f");
+  EXPECT_EQ(ReasonOf(FromGrpcStatus(Ask(request).status)), Reason::kCapabilityMissing);
+}
+
+TEST_P(WorkerTest, ThinkingIsReportedApartFromTheAnswer) {
+  if (!fs::exists(Model("smollm2.gguf"))) GTEST_SKIP() << "no model: run ./dev setup";
+  Spawn();
+  engine::v1::LoadRequest load = LoadOf("smollm2.gguf");
+  load.set_chat_template(kToolTemplate);
+  ASSERT_TRUE(worker_->Load(load).ok());
+  engine::v1::GenerateRequest request;
+  auto* message = request.mutable_chat()->add_messages();
+  message->set_role("user");
+  message->add_content()->set_text("hi");
+  auto* last = request.mutable_chat()->add_messages();
+  last->set_role("assistant");
+  last->set_reasoning("I was greeted, so");
+  request.mutable_chat()->set_continue_final_message(true);
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_sampling()->set_max_tokens(12);
+  const CollectedAnswer answer = Ask(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_FALSE(answer.reasoning.empty());
+  EXPECT_THAT(answer.reasoning, testing::Not(HasSubstr("I was greeted")));
+}
+
 TEST_P(WorkerTest, TokenizeAndDetokenizeAreInverse) {
   Start("smollm2.gguf");
   if (IsSkipped()) return;
