@@ -1,5 +1,5 @@
-// Trees and texts captured on real machines, where they stand beside the project. What is expected was written
-// by hand from the files and from what is known about the hardware, not from this program's output.
+// Trees and texts captured on real machines, where they stand beside the project. What is expected was
+// written by hand from the files and from what is known about the hardware, not from this program's output.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -104,10 +104,14 @@ TEST(CapturedTreeTest, StrixPointHasACarveoutAndAGttLimit) {
 
 TEST(CapturedTreeTest, RebarIsReadFromVisibleVram) {
   NEED_CAPTURES();
-  EXPECT_THAT(Probe("sysfs/amd-rx6900xt").FindDevice("gpu-0000:0c:00.0")->evidence, testing::Contains("ReBAR: on"));
-  for (const auto& [tree, id] : {std::pair("amd-rx580", "gpu-0000:09:00.0"), std::pair("amd-vega56", "gpu-0000:0b:00.0"),
-                                 std::pair("amd-r7-240", "gpu-0000:01:00.0")}) {
-    EXPECT_THAT(Probe(std::string("sysfs/") + tree).FindDevice(id)->evidence, testing::Contains(HasSubstr("ReBAR: off"))) << tree;
+  EXPECT_THAT(Probe("sysfs/amd-rx6900xt").FindDevice("gpu-0000:0c:00.0")->evidence,
+              testing::Contains("ReBAR: on"));
+  for (const auto& [tree, id] :
+       {std::pair("amd-rx580", "gpu-0000:09:00.0"), std::pair("amd-vega56", "gpu-0000:0b:00.0"),
+        std::pair("amd-r7-240", "gpu-0000:01:00.0")}) {
+    EXPECT_THAT(Probe(std::string("sysfs/") + tree).FindDevice(id)->evidence,
+                testing::Contains(HasSubstr("ReBAR: off")))
+        << tree;
   }
 }
 
@@ -152,8 +156,9 @@ TEST(CapturedKfdTest, EightMi210) {
     EXPECT_EQ(d.compute_units, 104);
     EXPECT_EQ(d.parent, "");
   }
-  EXPECT_THAT(ids, ElementsAre("gpu-0000:03:00.0", "gpu-0000:26:00.0", "gpu-0000:43:00.0", "gpu-0000:63:00.0",
-                               "gpu-0000:83:00.0", "gpu-0000:a3:00.0", "gpu-0000:c3:00.0", "gpu-0000:e3:00.0"));
+  EXPECT_THAT(ids,
+              ElementsAre("gpu-0000:03:00.0", "gpu-0000:26:00.0", "gpu-0000:43:00.0", "gpu-0000:63:00.0",
+                          "gpu-0000:83:00.0", "gpu-0000:a3:00.0", "gpu-0000:c3:00.0", "gpu-0000:e3:00.0"));
 }
 
 TEST(CapturedKfdTest, AnOldKernelWithoutTargetsIsReadByIds) {
@@ -233,12 +238,14 @@ TEST(CapturedNvidiaTest, TheLongTextOfAnH200) {
 
 TEST(CapturedNvidiaTest, TheTableOfAnH200AndOfOthers) {
   NEED_CAPTURES();
-  const NvidiaFacts h200 = ParseNvidiaSmi(Section(Capture("nvidia/linux-x86_64__nvidia-h200__590.48.01.txt"), "nvidia-smi "));
+  const NvidiaFacts h200 =
+      ParseNvidiaSmi(Section(Capture("nvidia/linux-x86_64__nvidia-h200__590.48.01.txt"), "nvidia-smi "));
   ASSERT_EQ(h200.gpus.size(), 1u);
   EXPECT_EQ(h200.gpus[0].name, "NVIDIA H200");
   EXPECT_EQ(h200.gpus[0].total, 143771 * kMiB);
   EXPECT_EQ(h200.driver_version, "590.48.01");
-  const NvidiaFacts ada = ParseNvidiaSmi(Section(Capture("nvidia/linux-x86_64__nvidia-geforce-rtx-4080-super__595.71.05.txt"), "nvidia-smi -q"));
+  const NvidiaFacts ada = ParseNvidiaSmi(
+      Section(Capture("nvidia/linux-x86_64__nvidia-geforce-rtx-4080-super__595.71.05.txt"), "nvidia-smi -q"));
   ASSERT_EQ(ada.gpus.size(), 1u);
   EXPECT_THAT(ada.gpus[0].name, HasSubstr("4080 SUPER"));
   EXPECT_EQ(ada.gpus[0].mig_enabled, std::nullopt);  // N/A is unknown, not "off"
@@ -247,7 +254,8 @@ TEST(CapturedNvidiaTest, TheTableOfAnH200AndOfOthers) {
 
 TEST(CapturedNvidiaTest, Gb10HasNoMemoryOfItsOwn) {
   NEED_CAPTURES();
-  const NvidiaFacts facts = ParseNvidiaSmi(Capture("nvidia/nvidia-smi-gb10-memory-not-supported-excerpt.txt"));
+  const NvidiaFacts facts =
+      ParseNvidiaSmi(Capture("nvidia/nvidia-smi-gb10-memory-not-supported-excerpt.txt"));
   ASSERT_EQ(facts.gpus.size(), 1u);
   EXPECT_EQ(facts.gpus[0].address, "000f:01:00.0");
   EXPECT_EQ(facts.gpus[0].name, "NVIDIA GB10");
@@ -291,7 +299,8 @@ TEST(CapturedNvidiaTest, OtherXmlVersions) {
 TEST(CapturedNvidiaTest, ProcInformationNamesTheCard) {
   NEED_CAPTURES();
   FakeTree tree;
-  tree.File("/proc/driver/nvidia/gpus/0000:01:00.0/information", Capture("proc-nvidia/gpus/0000:01:00.0/information"));
+  tree.File("/proc/driver/nvidia/gpus/0000:01:00.0/information",
+            Capture("proc-nvidia/gpus/0000:01:00.0/information"));
   const NvidiaFacts facts = ReadNvidiaProc(tree.root());
   ASSERT_EQ(facts.gpus.size(), 1u);
   EXPECT_EQ(facts.gpus[0].name, "NVIDIA GeForce RTX 3090");
@@ -312,7 +321,8 @@ TEST(CapturedToolTest, RocminfoOfAnApu) {
   NEED_CAPTURES();
   FakeTree tree;
   AddMemory(tree, 124, 100);
-  const Topology t = WithTool("rocminfo.txt", Capture("rocminfo/gfx1151-radeon-8060s-128gb-default-ttm.txt"), tree);
+  const Topology t =
+      WithTool("rocminfo.txt", Capture("rocminfo/gfx1151-radeon-8060s-128gb-default-ttm.txt"), tree);
   const Device* gpu = t.FindDevice("gpu-0000:f4:00.0");
   ASSERT_NE(gpu, nullptr);
   EXPECT_EQ(gpu->gfx_target, "gfx1151");
@@ -365,7 +375,8 @@ TEST(CapturedToolTest, ATruncatedRocminfoStillNamesTheCard) {
 TEST(CapturedToolTest, VulkaninfoOfTwoCardsAndASoftwareRenderer) {
   NEED_CAPTURES();
   FakeTree tree;
-  const Topology t = WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-2x-r9700-plus-llvmpipe-excerpt.txt"), tree);
+  const Topology t = WithTool("vulkaninfo.txt",
+                              Capture("vulkan/vulkaninfo-summary-2x-r9700-plus-llvmpipe-excerpt.txt"), tree);
   int gpus = 0;
   for (const Device& d : t.devices) {
     if (d.kind != DeviceKind::kGpu) continue;
@@ -385,7 +396,8 @@ TEST(CapturedToolTest, RadvUuidsJoinVulkaninfoWithTheBus) {
   for (const char* address : {"0000:1b:00.0", "0000:03:00.0"}) {
     AddPci(tree, {address, "0x1002", "0x7551", "0xc0", "0x030000", "amdgpu"});
   }
-  const Topology t = WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-2x-r9700-plus-llvmpipe-excerpt.txt"), tree);
+  const Topology t = WithTool("vulkaninfo.txt",
+                              Capture("vulkan/vulkaninfo-summary-2x-r9700-plus-llvmpipe-excerpt.txt"), tree);
   EXPECT_EQ(t.devices.size(), 4u);  // CPU, two cards, llvmpipe
   for (const BackendSupport& b : t.FindDevice("gpu-0000:1b:00.0")->backends) {
     if (b.name == "vulkan") {
@@ -396,7 +408,8 @@ TEST(CapturedToolTest, RadvUuidsJoinVulkaninfoWithTheBus) {
 
 TEST(CapturedToolTest, VulkaninfoOfLlvmpipeAloneIsNoGpu) {
   NEED_CAPTURES();
-  for (const char* file : {"vulkan/vulkaninfo-summary-llvmpipe-only-buildhost.txt", "vulkan/vulkaninfo-summary-llvmpipe-mesa25.txt"}) {
+  for (const char* file : {"vulkan/vulkaninfo-summary-llvmpipe-only-buildhost.txt",
+                           "vulkan/vulkaninfo-summary-llvmpipe-mesa25.txt"}) {
     FakeTree tree;
     const Topology t = WithTool("vulkaninfo.txt", Capture(file), tree);
     for (const Device& d : t.devices) EXPECT_NE(d.kind, DeviceKind::kGpu) << file;
@@ -407,11 +420,14 @@ TEST(CapturedToolTest, VulkaninfoOfLlvmpipeAloneIsNoGpu) {
 TEST(CapturedToolTest, VulkaninfoOfAnApuAndOfALaptop) {
   NEED_CAPTURES();
   FakeTree apu, laptop;
-  const Topology a = WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-radv-strix-halo-excerpt.txt"), apu);
+  const Topology a =
+      WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-radv-strix-halo-excerpt.txt"), apu);
   ASSERT_EQ(a.devices.size(), 2u);
   EXPECT_EQ(a.devices[1].memory_kind, MemoryKind::kUnified);
   EXPECT_EQ(a.devices[1].pci_id, "1002:1586");
-  const Topology l = WithTool("vulkaninfo.txt", Capture("vulkan/vulkaninfo-summary-multi-nvidia-laptop-plus-llvmpipe-partial.txt"), laptop);
+  const Topology l =
+      WithTool("vulkaninfo.txt",
+               Capture("vulkan/vulkaninfo-summary-multi-nvidia-laptop-plus-llvmpipe-partial.txt"), laptop);
   ASSERT_EQ(l.devices.size(), 3u);
   EXPECT_EQ(l.devices[1].name, "NVIDIA GeForce RTX 4070 Laptop GPU");
   EXPECT_TRUE(l.devices[2].software);
@@ -454,7 +470,9 @@ TEST(CapturedToolTest, XrtSmiNamesTheNpuWhateverTheDriverCallsIt) {
   EXPECT_EQ(f.FindDevice("npu-0000:be:00.1")->backends.at(0).version, "1.1.2.65");
   const Topology u = WithTool("xrt-smi.txt", Capture("xrt-smi/strix-xrt2.20.txt"), ubuntu);
   EXPECT_THAT(u.FindDevice("npu-0000:65:00.1")->evidence, testing::Contains("vbnv: NPU Strix"));
-  const Topology s = WithTool("xrt-smi.txt", Capture("hosts/strix-halo-sandboxed-no-dev-nodes/xrt-smi-examine-0-devices.txt"), sandbox);
+  const Topology s =
+      WithTool("xrt-smi.txt",
+               Capture("hosts/strix-halo-sandboxed-no-dev-nodes/xrt-smi-examine-0-devices.txt"), sandbox);
   EXPECT_EQ(s.devices.size(), 1u);
 }
 
@@ -462,7 +480,8 @@ TEST(CapturedToolTest, NvidiaSmiOfGb10InATreeWithItsMemory) {
   NEED_CAPTURES();
   FakeTree tree;
   AddMemory(tree, 119, 110);
-  const Topology t = WithTool("nvidia-smi.txt", Capture("nvidia/nvidia-smi-gb10-memory-not-supported-excerpt.txt"), tree);
+  const Topology t =
+      WithTool("nvidia-smi.txt", Capture("nvidia/nvidia-smi-gb10-memory-not-supported-excerpt.txt"), tree);
   const Device* gpu = t.FindDevice("gpu-000f:01:00.0");
   ASSERT_NE(gpu, nullptr);
   EXPECT_EQ(gpu->memory_kind, MemoryKind::kUnified);

@@ -12,7 +12,9 @@ namespace rumbo {
 namespace {
 
 int64_t NowMicros() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // "gpu-0000:03:00.0" -> "0000:03:00.0".
@@ -85,7 +87,8 @@ void LiveReader::ReadDevice(Watched& w, LiveReading& out) const {
   if (!root_.Exists(w.dir)) {
     reading.lost = true;
     reading.lost_reason = "the device is gone from the bus";
-  } else if (!w.driver.empty() && root_.LinkName(w.dir + "/driver").empty() && root_.Read(w.dir + "/uevent").text.find("DRIVER=") == std::string::npos) {
+  } else if (!w.driver.empty() && root_.LinkName(w.dir + "/driver").empty() &&
+             root_.Read(w.dir + "/uevent").text.find("DRIVER=") == std::string::npos) {
     reading.lost = true;
     reading.lost_reason = "its driver " + w.driver + " is no longer bound";
   }
@@ -99,7 +102,8 @@ void LiveReader::ReadDevice(Watched& w, LiveReading& out) const {
     const auto busy = ParseU64(root_.Read(w.dir + "/npu_busy_time_us").text);
     const int64_t now = NowMicros();
     if (busy && w.npu_busy_us && w.npu_read_at_us && *busy >= *w.npu_busy_us && now > *w.npu_read_at_us) {
-      reading.busy = std::min(1.0, static_cast<double>(*busy - *w.npu_busy_us) / static_cast<double>(now - *w.npu_read_at_us));
+      reading.busy = std::min(
+          1.0, static_cast<double>(*busy - *w.npu_busy_us) / static_cast<double>(now - *w.npu_read_at_us));
     }
     w.npu_busy_us = busy;
     w.npu_read_at_us = now;
@@ -108,7 +112,8 @@ void LiveReader::ReadDevice(Watched& w, LiveReading& out) const {
     if (busy && *busy <= 100) reading.busy = static_cast<double>(*busy) / 100.0;
     if (!w.power_file.empty()) {
       const auto microwatts = ParseU64(root_.Read(w.power_file).text);
-      if (microwatts && *microwatts < 10'000'000'000) reading.power_watts = static_cast<double>(*microwatts) / 1e6;
+      if (microwatts && *microwatts < 10'000'000'000)
+        reading.power_watts = static_cast<double>(*microwatts) / 1e6;
     }
     if (!w.vram_pool.empty()) {
       const auto used = ParseU64(root_.Read(w.dir + "/mem_info_vram_used").text);
@@ -125,7 +130,8 @@ std::string LiveReader::Signature() const {
   std::string out;
   for (const char* folder : {"/sys/class/drm", "/sys/class/accel"}) {
     for (const std::string& name : root_.List(folder)) {
-      if (name.find('-') != std::string::npos) continue;  // a connector, whose coming and going is a monitor's
+      if (name.find('-') != std::string::npos)
+        continue;  // a connector, whose coming and going is a monitor's
       out += fmt::format("{}:{};", name, root_.Inode(std::string(folder) + "/" + name));
     }
   }

@@ -24,15 +24,15 @@ struct LimitReading {
 
 struct DeviceReading {
   std::string id;
-  std::optional<double> busy;      // 0 to 1, of this moment
+  std::optional<double> busy;  // 0 to 1, of this moment
   std::optional<double> power_watts;
-  bool suspended = false;          // asleep and left so; its last numbers stand
-  bool lost = false;               // was there when the topology was made and is gone, or has no driver any more
+  bool suspended = false;  // asleep and left so; its last numbers stand
+  bool lost = false;       // was there when the topology was made and is gone, or has no driver any more
   std::string lost_reason;
 };
 
 struct LiveReading {
-  std::vector<PoolReading> pools;      // those this reader can tell; others keep what the topology says
+  std::vector<PoolReading> pools;  // those this reader can tell; others keep what the topology says
   std::vector<LimitReading> limits;
   std::vector<DeviceReading> devices;  // GPUs and NPUs only
   // Changes when a GPU or NPU appears, disappears, or its driver is loaded anew: time to probe again.
@@ -43,7 +43,8 @@ struct LiveReading {
 // load would, so only its power state is read. NVIDIA and Intel cards show no memory in sysfs, so their pools
 // are missing here; run rumbo-probe again where those matter.
 //
-// Threading: one thread at a time. Blocks as long as the kernel takes (about 0.2 ms on a machine with one card).
+// Threading: one thread at a time. Blocks as long as the kernel takes (about 0.2 ms on a machine with one
+// card).
 class LiveReader {
  public:
   explicit LiveReader(const Topology& topology, Root root = Root("/"));
@@ -53,14 +54,14 @@ class LiveReader {
  private:
   struct Watched {
     std::string id;
-    std::string dir;             // sysfs folder of the function; "" where the tree has none
-    std::string driver;          // when the topology was made
-    std::string power_file;      // hwmon, microwatts
-    std::string vram_pool;       // the pool whose use mem_info_vram_used tells; "" none
+    std::string dir;         // sysfs folder of the function; "" where the tree has none
+    std::string driver;      // when the topology was made
+    std::string power_file;  // hwmon, microwatts
+    std::string vram_pool;   // the pool whose use mem_info_vram_used tells; "" none
     std::optional<Bytes> vram_total;
-    std::string gtt_limit;       // the limit whose use mem_info_gtt_used tells; "" none
+    std::string gtt_limit;  // the limit whose use mem_info_gtt_used tells; "" none
     bool npu = false;
-    std::optional<uint64_t> npu_busy_us;                 // intel_vpu, at the last reading
+    std::optional<uint64_t> npu_busy_us;  // intel_vpu, at the last reading
     std::optional<std::int64_t> npu_read_at_us;
   };
 

@@ -74,7 +74,10 @@ TEST_F(LiveReaderTest, ASuspendedCardIsNotAskedForItsLoad) {
 TEST_F(LiveReaderTest, ALostDeviceIsNoticedAndItsBackendsFail) {
   LiveReader reader(topology, tree.root());
   const std::string before = reader.Read().signature;
-  tree.Remove("/sys/bus/pci/devices/0000:03:00.0").Remove(dir).Remove("/sys/class/drm/card2").Remove("/sys/class/drm/renderD130");
+  tree.Remove("/sys/bus/pci/devices/0000:03:00.0")
+      .Remove(dir)
+      .Remove("/sys/class/drm/card2")
+      .Remove("/sys/class/drm/renderD130");
   const LiveReading reading = reader.Read();
   EXPECT_TRUE(Card(reading).lost);
   EXPECT_NE(reading.signature, before);
@@ -96,7 +99,8 @@ TEST_F(LiveReaderTest, AnUnboundDriverIsALostDevice) {
 TEST_F(LiveReaderTest, TheSignatureStandsStillOtherwise) {
   LiveReader reader(topology, tree.root());
   const std::string before = reader.Read().signature;
-  tree.File(dir + "/gpu_busy_percent", "99\n").Dir("/sys/class/drm/card2-HDMI-A-1");  // a monitor is no device
+  tree.File(dir + "/gpu_busy_percent", "99\n")
+      .Dir("/sys/class/drm/card2-HDMI-A-1");  // a monitor is no device
   EXPECT_EQ(reader.Read().signature, before);
 }
 

@@ -4,7 +4,7 @@ namespace rumbo {
 namespace {
 
 constexpr uint32_t kAmdGraphics = 0x1002;
-constexpr Bytes kPage = 4096;          // TTM counts these whatever the CPU's page size
+constexpr Bytes kPage = 4096;              // TTM counts these whatever the CPU's page size
 constexpr Bytes kAbsurd = Bytes{1} << 50;  // 1 PiB on one card: the file is wrong
 
 class CardReader {
@@ -127,7 +127,8 @@ std::vector<CarveoutOption> ParseCarveoutOptions(std::string_view text) {
     if (colon == std::string_view::npos || out.size() == 64) continue;
     const auto index = ParseU64(line.substr(0, colon));
     if (!index || *index >= 64) continue;
-    CarveoutOption option{static_cast<int>(*index), std::string(Trim(line.substr(colon + 1)).substr(0, 100)), {}};
+    CarveoutOption option{
+        static_cast<int>(*index), std::string(Trim(line.substr(colon + 1)).substr(0, 100)), {}};
     const size_t open = option.text.rfind('(');
     if (open != std::string::npos && option.text.ends_with(')')) {
       const auto words = Words(std::string_view(option.text).substr(open + 1, option.text.size() - open - 2));

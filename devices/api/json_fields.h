@@ -47,10 +47,7 @@ inline json::value ToValue(double d) {
 }
 
 template <typename E>
-  requires std::is_enum_v<E>
-json::value ToValue(E e) {
-  return json::value(Word(e));
-}
+requires std::is_enum_v<E> json::value ToValue(E e) { return json::value(Word(e)); }
 
 template <typename T>
 json::value ToValue(const std::optional<T>& x);
@@ -68,8 +65,7 @@ struct Writer {
 };
 
 template <typename T>
-  requires std::is_class_v<T>
-json::value ToValue(const T& x) {
+requires std::is_class_v<T> json::value ToValue(const T& x) {
   Writer writer;
   VisitFields(writer, x);
   return std::move(writer.out);
@@ -105,7 +101,7 @@ struct State {
 };
 
 template <typename E>
-  requires std::is_enum_v<E>
+requires std::is_enum_v<E>
 void FromValue(const json::value& v, E& out, State& state) {
   const json::string* s = v.if_string();
   if (s == nullptr) return state.Fail("is not a string");
@@ -119,21 +115,28 @@ void FromValue(const json::value& v, E& out, State& state) {
 }
 
 inline void FromValue(const json::value& v, std::string& out, State& s) {
-  if (const json::string* text = v.if_string()) out.assign(text->data(), text->size());
-  else s.Fail("is not a string");
+  if (const json::string* text = v.if_string())
+    out.assign(text->data(), text->size());
+  else
+    s.Fail("is not a string");
 }
 inline void FromValue(const json::value& v, bool& out, State& s) {
-  if (const bool* b = v.if_bool()) out = *b;
-  else s.Fail("is not true or false");
+  if (const bool* b = v.if_bool())
+    out = *b;
+  else
+    s.Fail("is not true or false");
 }
 inline void FromValue(const json::value& v, uint64_t& out, State& s) {
-  if (const uint64_t* u = v.if_uint64()) out = *u;
-  else if (const int64_t* i = v.if_int64(); i != nullptr && *i >= 0) out = static_cast<uint64_t>(*i);
-  else s.Fail("is not a whole number from 0 on");
+  if (const uint64_t* u = v.if_uint64())
+    out = *u;
+  else if (const int64_t* i = v.if_int64(); i != nullptr && *i >= 0)
+    out = static_cast<uint64_t>(*i);
+  else
+    s.Fail("is not a whole number from 0 on");
 }
 template <typename T>
-  requires(std::is_same_v<T, int> || std::is_same_v<T, uint32_t>)
-void FromValue(const json::value& v, T& out, State& s) {
+requires(std::is_same_v<T, int> || std::is_same_v<T, uint32_t>) void FromValue(const json::value& v, T& out,
+                                                                               State& s) {
   const int64_t* i = v.if_int64();
   if (i != nullptr && *i >= std::numeric_limits<T>::min() && *i <= std::numeric_limits<T>::max()) {
     out = static_cast<T>(*i);
@@ -142,10 +145,14 @@ void FromValue(const json::value& v, T& out, State& s) {
   }
 }
 inline void FromValue(const json::value& v, double& out, State& s) {
-  if (const double* d = v.if_double()) out = *d;
-  else if (const int64_t* i = v.if_int64()) out = static_cast<double>(*i);
-  else if (const uint64_t* u = v.if_uint64()) out = static_cast<double>(*u);
-  else s.Fail("is not a number");
+  if (const double* d = v.if_double())
+    out = *d;
+  else if (const int64_t* i = v.if_int64())
+    out = static_cast<double>(*i);
+  else if (const uint64_t* u = v.if_uint64())
+    out = static_cast<double>(*u);
+  else
+    s.Fail("is not a number");
 }
 
 template <typename T>
@@ -171,7 +178,7 @@ struct Reader {
 };
 
 template <typename T>
-  requires std::is_class_v<T>
+requires std::is_class_v<T>
 void FromValue(const json::value& v, T& out, State& s) {
   const json::object* object = v.if_object();
   if (object == nullptr) return s.Fail("is not an object");

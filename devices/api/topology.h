@@ -33,11 +33,12 @@ enum class LimitKind { kGtt, kTtm, kKfd, kCgroup, kReserve, kOther };
 
 // A cap that several users of a pool share. Never extra memory.
 struct MemoryLimit {
-  std::string id;      // unique in the topology, e.g. "limit-gtt-0000:c5:00.0", "limit-cgroup"
+  std::string id;  // unique in the topology, e.g. "limit-gtt-0000:c5:00.0", "limit-cgroup"
   LimitKind kind = LimitKind::kOther;
   std::optional<Bytes> max_bytes;
-  std::optional<Bytes> used_bytes;    // by every process
-  std::vector<std::string> devices;   // ids of the devices whose allocations it caps; empty: every user of the pool
+  std::optional<Bytes> used_bytes;  // by every process
+  std::vector<std::string>
+      devices;  // ids of the devices whose allocations it caps; empty: every user of the pool
   std::vector<std::string> backends;  // backends whose allocations it caps; empty: all
   std::string source;
 };
@@ -58,11 +59,11 @@ struct MemoryPool {
 struct BackendSupport {
   std::string name;
   bool usable = false;
-  std::string reason;          // why it is not usable, or what it was recognised by
-  std::string remedy;          // what a person can do about it; "" when usable
-  std::string version;         // driver or runtime version; "" unknown
-  std::string selector;        // how this backend names the device ("GGML Vulkan index 0", UUID); "" unknown
-  std::vector<std::string> pools;   // pool ids an allocation through this backend may draw on, best first
+  std::string reason;    // why it is not usable, or what it was recognised by
+  std::string remedy;    // what a person can do about it; "" when usable
+  std::string version;   // driver or runtime version; "" unknown
+  std::string selector;  // how this backend names the device ("GGML Vulkan index 0", UUID); "" unknown
+  std::vector<std::string> pools;  // pool ids an allocation through this backend may draw on, best first
   // How allocations through this backend fill `pools`: true, all of them together (Vulkan on an APU);
   // false, only the single largest (ROCm on an APU).
   bool may_span_pools = false;
@@ -74,8 +75,8 @@ struct Device {
   std::string name;    // marketing name where known, else what the driver says
   std::string vendor;  // "AMD", "NVIDIA", "Intel", "Mesa" ...
   MemoryKind memory_kind = MemoryKind::kUnknown;
-  std::string memory_kind_rule;     // which rule decided memory_kind
-  std::vector<std::string> pools;   // ids of the pools it can use, best first
+  std::string memory_kind_rule;    // which rule decided memory_kind
+  std::vector<std::string> pools;  // ids of the pools it can use, best first
   std::vector<BackendSupport> backends;
 
   // Three separate facts. `reason` explains the first that is false, or names the deciding evidence;
@@ -94,7 +95,7 @@ struct Device {
   std::string gfx_target;    // "gfx1201", "sm_120", "" for others
   std::string driver;        // kernel driver
   std::string driver_version;
-  std::string parent;        // device id whose memory this partition or instance shares; "" for none
+  std::string parent;  // device id whose memory this partition or instance shares; "" for none
 
   // A renderer that runs on the CPU (llvmpipe, SwiftShader): listed, never chosen by itself.
   bool software = false;
@@ -108,17 +109,17 @@ struct Device {
   Sourced<double> fp8_flops;
   Sourced<double> int8_ops;
   Sourced<double> fp32_flops;
-  Sourced<double> power_watts;      // typical board or package power under load
-  Sourced<double> link_bytes_s;     // host link of a discrete device
+  Sourced<double> power_watts;              // typical board or package power under load
+  Sourced<double> link_bytes_s;             // host link of a discrete device
   std::vector<std::string> number_formats;  // hardware-native: "fp16", "bf16", "fp8", "mxfp4", "int8" ...
 
   // Compute shape; nullopt where meaningless.
   std::optional<int> compute_units;
-  std::optional<int> cores_physical;      // CPU
-  std::optional<int> cores_logical;       // CPU, visible
-  std::optional<int> threads_allowed;     // CPU: floor(min(quota, affinity, cpuset)), at least 1
-  std::string threads_allowed_source;     // which limit decided it
-  std::vector<std::string> isa;           // CPU: "avx2", "avx512f", "avx512_bf16", "amx_int8" ...
+  std::optional<int> cores_physical;   // CPU
+  std::optional<int> cores_logical;    // CPU, visible
+  std::optional<int> threads_allowed;  // CPU: floor(min(quota, affinity, cpuset)), at least 1
+  std::string threads_allowed_source;  // which limit decided it
+  std::vector<std::string> isa;        // CPU: "avx2", "avx512f", "avx512_bf16", "amx_int8" ...
   std::optional<int> numa_node;
 };
 
@@ -142,14 +143,14 @@ struct Price {
 };
 
 struct Topology {
-  std::string source;   // "probe", "profile:r9700", "test"
-  std::string system;   // "linux", "windows", "macos"
-  std::string name;     // profile's title or host summary
-  std::vector<Device> devices;   // ordered: CPU first, then by id
-  std::vector<MemoryPool> pools; // ordered by id
-  std::vector<Finding> findings; // worst first
+  std::string source;             // "probe", "profile:r9700", "test"
+  std::string system;             // "linux", "windows", "macos"
+  std::string name;               // profile's title or host summary
+  std::vector<Device> devices;    // ordered: CPU first, then by id
+  std::vector<MemoryPool> pools;  // ordered by id
+  std::vector<Finding> findings;  // worst first
   std::optional<Price> price;
-  std::string interconnect;      // between several GPUs of one machine: "pcie5x16", "xgmi", ""
+  std::string interconnect;  // between several GPUs of one machine: "pcie5x16", "xgmi", ""
 
   const Device* FindDevice(const std::string& id) const {
     for (const Device& d : devices) {

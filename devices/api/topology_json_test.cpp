@@ -20,7 +20,13 @@ Topology Sample() {
   MemoryPool pool;
   pool.id = "pool-system";
   pool.total_bytes = 18446744073709551615ull;
-  pool.limits.push_back({"limit-gtt-0000:c5:00.0", LimitKind::kGtt, 96 * kGiB, std::nullopt, {"gpu-0000:c5:00.0"}, {"hip"}, "sysfs"});
+  pool.limits.push_back({"limit-gtt-0000:c5:00.0",
+                         LimitKind::kGtt,
+                         96 * kGiB,
+                         std::nullopt,
+                         {"gpu-0000:c5:00.0"},
+                         {"hip"},
+                         "sysfs"});
   t.pools.push_back(pool);
   Device d;
   d.id = "gpu-0000:c5:00.0";

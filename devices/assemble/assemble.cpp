@@ -16,9 +16,12 @@ namespace {
 int Rank(const Device& d) {
   if (d.software) return 4;
   switch (d.kind) {
-    case DeviceKind::kCpu: return 0;
-    case DeviceKind::kGpu: return d.secondary ? 2 : 1;
-    case DeviceKind::kNpu: return 3;
+    case DeviceKind::kCpu:
+      return 0;
+    case DeviceKind::kGpu:
+      return d.secondary ? 2 : 1;
+    case DeviceKind::kNpu:
+      return 3;
   }
   return 5;
 }
@@ -52,7 +55,8 @@ Topology Assemble(const Facts& facts, const ChipTable& chips) {
   std::stable_sort(out.findings.begin(), out.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
   out.name = Summary(out);
-  const bool xgmi = std::any_of(facts.kfd.gpus.begin(), facts.kfd.gpus.end(), [](const KfdNode& n) { return n.xgmi; });
+  const bool xgmi =
+      std::any_of(facts.kfd.gpus.begin(), facts.kfd.gpus.end(), [](const KfdNode& n) { return n.xgmi; });
   if (xgmi) out.interconnect = "xgmi";
   return out;
 }

@@ -21,8 +21,8 @@ namespace rumbo {
 // Everything the probes read, before anything is concluded from it. Each probe fills its own part only;
 // Assemble() draws the conclusions.
 struct Facts {
-  bool live = true;       // of the running machine; false: of a captured or synthetic tree
-  bool has_dev = true;    // the tree has a /dev to tell access by
+  bool live = true;     // of the running machine; false: of a captured or synthetic tree
+  bool has_dev = true;  // the tree has a /dev to tell access by
   HostFacts host;
   std::optional<BandwidthMeasurement> cpu_bandwidth;
 

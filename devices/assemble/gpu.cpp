@@ -18,11 +18,16 @@ constexpr int kDisplayCoreUnits = 4;
 std::string VendorName(uint32_t id) {
   switch (id) {
     case 0x1002:
-    case 0x1022: return "AMD";
-    case 0x10de: return "NVIDIA";
-    case 0x8086: return "Intel";
-    case 0x10005: return "Mesa";
-    default: return fmt::format("{:04x}", id);
+    case 0x1022:
+      return "AMD";
+    case 0x10de:
+      return "NVIDIA";
+    case 0x8086:
+      return "Intel";
+    case 0x10005:
+      return "Mesa";
+    default:
+      return fmt::format("{:04x}", id);
   }
 }
 
@@ -89,18 +94,22 @@ void AddEvidence(const GpuRecord& r, Device& d) {
   const auto say = [&](std::string line) { d.evidence.push_back(std::move(line)); };
   if (r.pci != nullptr && r.pci->device_class) say(fmt::format("PCI class: {:06x}", *r.pci->device_class));
   if (r.pci != nullptr && r.pci->virtual_function) say("SR-IOV: a virtual function");
-  if (r.amd != nullptr && r.amd->gc) say(fmt::format("ip_discovery GC: {}.{}.{}", r.amd->gc->major, r.amd->gc->minor, r.amd->gc->revision));
+  if (r.amd != nullptr && r.amd->gc)
+    say(fmt::format("ip_discovery GC: {}.{}.{}", r.amd->gc->major, r.amd->gc->minor, r.amd->gc->revision));
   if (r.kfd != nullptr) say(fmt::format("KFD node: {}", r.kfd->index));
   if (r.kfd != nullptr && r.kfd->xgmi) say("XGMI: linked to its peers");
   if (r.amd != nullptr && !r.amd->compute_partition.empty()) {
     say(fmt::format("partitions: {}/{}", r.amd->compute_partition, r.amd->memory_partition));
   }
-  if (r.amd != nullptr && d.memory_kind == MemoryKind::kDiscrete && r.amd->vis_vram_total && r.amd->vram_total) {
+  if (r.amd != nullptr && d.memory_kind == MemoryKind::kDiscrete && r.amd->vis_vram_total &&
+      r.amd->vram_total) {
     const bool on = *r.amd->vis_vram_total >= *r.amd->vram_total;
     say(on ? "ReBAR: on" : "ReBAR: off, the CPU sees " + FormatBytes(*r.amd->vis_vram_total));
   }
   if (r.nvidia != nullptr && r.nvidia->bar1_total && r.nvidia->total) {
-    say(*r.nvidia->bar1_total >= *r.nvidia->total ? "ReBAR: on" : "ReBAR: off, BAR1 is " + FormatBytes(*r.nvidia->bar1_total));
+    say(*r.nvidia->bar1_total >= *r.nvidia->total
+            ? "ReBAR: on"
+            : "ReBAR: off, BAR1 is " + FormatBytes(*r.nvidia->bar1_total));
   }
   if (r.amd != nullptr && r.amd->carveout_index) {
     std::string text = fmt::format("carve-out setting: {}", *r.amd->carveout_index);
@@ -134,13 +143,15 @@ Device MakeGpu(const Facts& facts, const ChipTable& chips, const GpuRecord& r, i
   const Chip* chip = chips.FindPci(d.pci_id, d.pci_revision, RuntimeName(r));
   const MemoryVerdict verdict = DecideMemoryKind(r, chip);
   d.memory_kind = verdict.kind;
-  d.memory_kind_rule = verdict.rule.empty() ? "no rule applies; planned as unified with the smaller number" : verdict.rule;
+  d.memory_kind_rule =
+      verdict.rule.empty() ? "no rule applies; planned as unified with the smaller number" : verdict.rule;
   d.evidence = verdict.evidence;
   if (r.kfd != nullptr) d.compute_units = r.kfd->compute_units;
   if (!d.compute_units && r.hip != nullptr) d.compute_units = r.hip->compute_units;
   if (r.pci != nullptr) d.numa_node = r.pci->numa_node;
   d.name = GpuName(r, chip, d);
-  if (r.nvidia != nullptr && r.nvidia->power_limit_w) d.power_watts = {r.nvidia->power_limit_w, "default power limit"};
+  if (r.nvidia != nullptr && r.nvidia->power_limit_w)
+    d.power_watts = {r.nvidia->power_limit_w, "default power limit"};
   if (d.memory_kind == MemoryKind::kDiscrete && r.pci != nullptr && r.pci->link_bytes_s) {
     d.link_bytes_s = {r.pci->link_bytes_s, r.pci->link_source};
   }
@@ -172,8 +183,9 @@ void MarkSecondary(Topology& topology) {
 void ReportVirtualDisplays(const Facts& facts, Topology& topology) {
   for (const PciFunction& f : facts.pci) {
     if (f.kind != PciKind::kVirtualDisplay) continue;
-    topology.findings.push_back({Severity::kInfo, "gpu.virtual_display", "",
-                                 fmt::format("{} ({}) only draws a console and computes nothing.", f.key, PciId(f)), ""});
+    topology.findings.push_back(
+        {Severity::kInfo, "gpu.virtual_display", "",
+         fmt::format("{} ({}) only draws a console and computes nothing.", f.key, PciId(f)), ""});
   }
 }
 
@@ -182,14 +194,18 @@ void ReportVirtualDisplays(const Facts& facts, Topology& topology) {
 // What was measured here beats what a table says; the faster of two backends counts.
 void SetMeasured(const Facts& facts, const VulkanDevice* vulkan, const HipDevice* hip, Device& d) {
   for (const Measurement& m : facts.measured) {
-    const bool by_vulkan = m.backend == "vulkan" && vulkan != nullptr && m.key == vulkan->uuid && m.driver_info == vulkan->driver_info;
-    const bool by_hip = m.backend == "hip" && hip != nullptr && m.key == hip->address && m.driver_info == facts.hip->version;
+    const bool by_vulkan = m.backend == "vulkan" && vulkan != nullptr && m.key == vulkan->uuid &&
+                           m.driver_info == vulkan->driver_info;
+    const bool by_hip =
+        m.backend == "hip" && hip != nullptr && m.key == hip->address && m.driver_info == facts.hip->version;
     if (!by_vulkan && !by_hip) continue;
     if (m.copy_bytes_s && *m.copy_bytes_s > d.bandwidth_bytes_s.value.value_or(0)) {
-      d.bandwidth_bytes_s = {m.copy_bytes_s, fmt::format("measured here: copying {} with {}", FormatBytes(m.buffer_bytes), m.backend)};
+      d.bandwidth_bytes_s = {m.copy_bytes_s, fmt::format("measured here: copying {} with {}",
+                                                         FormatBytes(m.buffer_bytes), m.backend)};
     }
     if (m.matmul_flops) {
-      d.fp32_flops = {m.matmul_flops, "measured here: plain matrix kernel with " + m.backend + ", a lower bound"};
+      d.fp32_flops = {m.matmul_flops,
+                      "measured here: plain matrix kernel with " + m.backend + ", a lower bound"};
     }
   }
 }

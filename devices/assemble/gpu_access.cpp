@@ -19,8 +19,8 @@ bool IsAmd(const Device& d) { return d.vendor == "AMD"; }
 
 std::string RenderPath(const GpuRecord& r) {
   const auto minor = r.pci != nullptr && r.pci->render_minor && r.parent.empty() ? r.pci->render_minor
-                     : r.kfd != nullptr                                         ? r.kfd->render_minor
-                                                                                : std::optional<int>();
+                     : r.kfd != nullptr                                          ? r.kfd->render_minor
+                                                                                 : std::optional<int>();
   return minor ? fmt::format("/dev/dri/renderD{}", *minor) : "/dev/dri/renderD*";
 }
 
@@ -46,13 +46,16 @@ Blocked WhyNotAccessible(const Facts& facts, const GpuRecord& r, const Device& d
       return {"gpu.no_device_nodes", "/dev/nvidiactl is missing though the driver is bound",
               "In a container, start it with the NVIDIA container runtime; on a host, run nvidia-modprobe."};
     }
-    return {"gpu.no_nvml", "neither NVML nor nvidia-smi answered" + (facts.nvidia && !facts.nvidia->error.empty() ? ": " + facts.nvidia->error : ""),
+    return {"gpu.no_nvml",
+            "neither NVML nor nvidia-smi answered" +
+                (facts.nvidia && !facts.nvidia->error.empty() ? ": " + facts.nvidia->error : ""),
             "Install the NVIDIA driver's user-space part of the same version as its kernel module."};
   }
   const NodeAccess* node = r.pci != nullptr && r.pci->render_minor ? &r.pci->render_node : nullptr;
   if (node == nullptr || !node->exists) {
-    return {"gpu.no_device_nodes", RenderPath(r) + " is missing though the driver is bound",
-            "In a container, pass the nodes in (--device=/dev/kfd --device=/dev/dri); on a host, check udev."};
+    return {
+        "gpu.no_device_nodes", RenderPath(r) + " is missing though the driver is bound",
+        "In a container, pass the nodes in (--device=/dev/kfd --device=/dev/dri); on a host, check udev."};
   }
   if (!node->read_write) return {"gpu.no_render_group", NodeReason(RenderPath(r), *node), GroupRemedy(*node)};
   return {};
@@ -146,7 +149,8 @@ BackendSupport HipBackend(const Facts& facts, const GpuRecord& r, const Device& 
   } else if (facts.has_dev && facts.kfd.node.exists && !facts.kfd.node.read_write) {
     b.reason = NodeReason("/dev/kfd", facts.kfd.node);
     b.remedy = GroupRemedy(facts.kfd.node);
-    topology.findings.push_back({Severity::kWarning, "gpu.no_kfd_access", d.id, b.reason + ": ROCm cannot use it.", b.remedy});
+    topology.findings.push_back(
+        {Severity::kWarning, "gpu.no_kfd_access", d.id, b.reason + ": ROCm cannot use it.", b.remedy});
   } else if (!facts.hip) {
     b.reason = kNotAsked;
   } else if (!facts.hip->error.empty()) {
@@ -154,7 +158,9 @@ BackendSupport HipBackend(const Facts& facts, const GpuRecord& r, const Device& 
     b.remedy = "Install the ROCm runtime (libamdhip64) for this GPU, or use Vulkan.";
   } else {
     b.reason = "HIP does not list this device";
-    b.remedy = d.gfx_target.empty() ? "Use Vulkan." : "This HIP may not support " + d.gfx_target + "; use Vulkan or another ROCm.";
+    b.remedy = d.gfx_target.empty()
+                   ? "Use Vulkan."
+                   : "This HIP may not support " + d.gfx_target + "; use Vulkan or another ROCm.";
   }
   return b;
 }
@@ -191,13 +197,15 @@ void AddGpuAccess(const Facts& facts, const GpuRecord& r, Device& d, Topology& t
   d.reason = blocked.reason;
   d.remedy = blocked.remedy;
   if (!d.accessible && facts.has_dev) {
-    topology.findings.push_back({Severity::kBroken, blocked.code, d.id, d.name + ": " + d.reason + ".", d.remedy});
+    topology.findings.push_back(
+        {Severity::kBroken, blocked.code, d.id, d.name + ": " + d.reason + ".", d.remedy});
   }
   if (IsAmd(d)) d.backends.push_back(HipBackend(facts, r, d, topology));
   if (IsNvidia(r)) d.backends.push_back(CudaBackend(facts, r, d));
   d.backends.push_back(VulkanBackend(facts, r, d));
 
-  const auto usable = std::find_if(d.backends.begin(), d.backends.end(), [](const auto& b) { return b.usable; });
+  const auto usable =
+      std::find_if(d.backends.begin(), d.backends.end(), [](const auto& b) { return b.usable; });
   d.usable = d.accessible && usable != d.backends.end();
   if (d.usable) {
     d.reason = usable->name + ": " + usable->reason;
@@ -207,7 +215,8 @@ void AddGpuAccess(const Facts& facts, const GpuRecord& r, Device& d, Topology& t
     d.reason = "no backend can use it; " + last.name + ": " + last.reason;
     d.remedy = last.remedy;
     if (facts.live) {
-      topology.findings.push_back({Severity::kBroken, "gpu.no_backend", d.id, d.name + ": " + d.reason + ".", d.remedy});
+      topology.findings.push_back(
+          {Severity::kBroken, "gpu.no_backend", d.id, d.name + ": " + d.reason + ".", d.remedy});
     }
   }
 }

@@ -51,24 +51,30 @@ Amount KfdBanks(const Facts& facts, const GpuRecord& r) {
 
 Amount VramTotal(const Facts& facts, const GpuRecord& r) {
   if (r.amd != nullptr && r.amd->vram_total) return {r.amd->vram_total, "sysfs mem_info_vram_total"};
-  if (r.nvidia != nullptr && r.nvidia->total) return {r.nvidia->total, facts.nvidia->source + " memory.total"};
-  if (r.drm != nullptr && r.drm->local_total.value_or(0) > 0) return {r.drm->local_total, "driver memory regions"};
+  if (r.nvidia != nullptr && r.nvidia->total)
+    return {r.nvidia->total, facts.nvidia->source + " memory.total"};
+  if (r.drm != nullptr && r.drm->local_total.value_or(0) > 0)
+    return {r.drm->local_total, "driver memory regions"};
   if (Amount banks = KfdBanks(facts, r); banks.bytes) return banks;
   if (r.hip != nullptr && r.hip->total) return {r.hip->total, "HIP device total"};
-  if (r.vulkan != nullptr && LocalHeaps(*r.vulkan)) return {LocalHeaps(*r.vulkan), "Vulkan device-local heaps"};
+  if (r.vulkan != nullptr && LocalHeaps(*r.vulkan))
+    return {LocalHeaps(*r.vulkan), "Vulkan device-local heaps"};
   return {std::nullopt, "nothing readable says how much memory this card has"};
 }
 
 Amount VramFree(const Facts& facts, const GpuRecord& r, Bytes total) {
   if (r.amd != nullptr && r.amd->vram_used) {
     const bool over = *r.amd->vram_used > total;
-    return {SaturatingSub(total, *r.amd->vram_used),
-            over ? "sysfs mem_info_vram_used is above the total: free clamped to 0" : "sysfs mem_info_vram_used"};
+    return {
+        SaturatingSub(total, *r.amd->vram_used),
+        over ? "sysfs mem_info_vram_used is above the total: free clamped to 0" : "sysfs mem_info_vram_used"};
   }
   if (r.nvidia != nullptr && r.nvidia->free) return {r.nvidia->free, facts.nvidia->source + " memory.free"};
-  if (r.drm != nullptr && r.drm->local_used) return {SaturatingSub(total, *r.drm->local_used), "driver memory regions"};
+  if (r.drm != nullptr && r.drm->local_used)
+    return {SaturatingSub(total, *r.drm->local_used), "driver memory regions"};
   if (r.hip != nullptr && r.hip->free) return {r.hip->free, "HIP memory info"};
-  if (r.vulkan != nullptr && LocalBudgetLeft(*r.vulkan)) return {LocalBudgetLeft(*r.vulkan), "Vulkan memory budget"};
+  if (r.vulkan != nullptr && LocalBudgetLeft(*r.vulkan))
+    return {LocalBudgetLeft(*r.vulkan), "Vulkan memory budget"};
   return {std::nullopt, "use by others is not readable"};
 }
 
@@ -127,23 +133,31 @@ void AddSystemLimits(const Facts& facts, const GpuRecord& r, const Device& d, Me
     return *system.total_bytes;
   };
   if (r.amd->gtt_total) {
-    MemoryLimit gtt{"limit-gtt-" + r.key, LimitKind::kGtt, std::nullopt, r.amd->gtt_used, {d.id}, {}, "sysfs mem_info_gtt_total"};
+    MemoryLimit gtt{"limit-gtt-" + r.key,      LimitKind::kGtt, std::nullopt, r.amd->gtt_used, {d.id}, {},
+                    "sysfs mem_info_gtt_total"};
     gtt.max_bytes = clamped(*r.amd->gtt_total, gtt.source);
     if (gtt.used_bytes && *gtt.used_bytes > *gtt.max_bytes) gtt.used_bytes = gtt.max_bytes;
     system.limits.push_back(std::move(gtt));
   }
-  const auto ttm = std::find_if(system.limits.begin(), system.limits.end(), [](const auto& l) { return l.id == "limit-ttm"; });
+  const auto ttm = std::find_if(system.limits.begin(), system.limits.end(),
+                                [](const auto& l) { return l.id == "limit-ttm"; });
   if (ttm != system.limits.end()) {
     ttm->devices.push_back(d.id);
   } else if (facts.amdgpu.module.ttm_pages_limit) {
-    MemoryLimit limit{"limit-ttm", LimitKind::kTtm, std::nullopt, std::nullopt, {d.id}, {}, "ttm pages_limit"};
+    MemoryLimit limit{"limit-ttm", LimitKind::kTtm,  std::nullopt, std::nullopt, {d.id},
+                      {},          "ttm pages_limit"};
     limit.max_bytes = clamped(*facts.amdgpu.module.ttm_pages_limit, limit.source);
     system.limits.push_back(std::move(limit));
   }
   if (r.kfd != nullptr && system.total_bytes) {
     const Bytes reserved = SaturatingAdd(*system.total_bytes / 64, kGiB);
-    system.limits.push_back({"limit-kfd-" + r.key, LimitKind::kKfd, SaturatingSub(*system.total_bytes, reserved), std::nullopt,
-                             {d.id}, {"hip"}, "formula: KFD leaves 1/64 of memory and 1 GiB to the system"});
+    system.limits.push_back({"limit-kfd-" + r.key,
+                             LimitKind::kKfd,
+                             SaturatingSub(*system.total_bytes, reserved),
+                             std::nullopt,
+                             {d.id},
+                             {"hip"},
+                             "formula: KFD leaves 1/64 of memory and 1 GiB to the system"});
   }
 }
 
@@ -155,7 +169,8 @@ void AddAmdUnified(const Facts& facts, const GpuRecord& r, Device& d, Topology& 
     if (r.hip != nullptr && r.hip->total) {
       Bytes cap = *r.hip->total;
       if (system->total_bytes) cap = std::min(cap, *system->total_bytes);
-      system->limits.push_back({"limit-hip-" + r.key, LimitKind::kOther, cap, std::nullopt, {d.id}, {"hip"}, "HIP device total"});
+      system->limits.push_back(
+          {"limit-hip-" + r.key, LimitKind::kOther, cap, std::nullopt, {d.id}, {"hip"}, "HIP device total"});
     }
     return;
   }
@@ -170,17 +185,22 @@ void AddAmdUnified(const Facts& facts, const GpuRecord& r, Device& d, Topology& 
   const std::string id = "pool-carveout-" + r.key;
   topology.pools.push_back(CardPool(facts, r, PoolKind::kCarveout, id));
   // amdgpu's own choice for ROCm: system memory where GTT is larger than the carve-out.
-  if (gtt > carveout) d.pools = {"pool-system", id};
-  else d.pools = {id, "pool-system"};
+  if (gtt > carveout)
+    d.pools = {"pool-system", id};
+  else
+    d.pools = {id, "pool-system"};
 }
 
 }  // namespace
 
 void AddGpuMemory(const Facts& facts, const GpuRecord& r, int parts, Device& d, Topology& topology) {
   switch (d.memory_kind) {
-    case MemoryKind::kDiscrete: return AddCard(facts, r, parts, d, topology);
-    case MemoryKind::kUnified: return AddAmdUnified(facts, r, d, topology);
-    default: break;
+    case MemoryKind::kDiscrete:
+      return AddCard(facts, r, parts, d, topology);
+    case MemoryKind::kUnified:
+      return AddAmdUnified(facts, r, d, topology);
+    default:
+      break;
   }
   // Unknown: what the card calls its VRAM is real memory in both cases; GTT is not added.
   if (r.parent.empty() && !VramTotal(facts, r).bytes) {
@@ -195,14 +215,17 @@ bool AddMigInstances(const GpuRecord& r, const Device& card, Topology& topology)
   for (size_t i = 0; i < r.nvidia->mig.size(); ++i) {
     const MigInstance& mig = r.nvidia->mig[i];
     // Compute instances of one GPU instance share its memory.
-    const std::string slice = fmt::format("{}-mig{}", r.key, mig.gpu_instance >= 0 ? mig.gpu_instance : static_cast<int>(i));
+    const std::string slice =
+        fmt::format("{}-mig{}", r.key, mig.gpu_instance >= 0 ? mig.gpu_instance : static_cast<int>(i));
     Device d = card;
-    d.id = fmt::format("gpu-{}{}", slice, mig.compute_instance > 0 ? fmt::format("-ci{}", mig.compute_instance) : "");
+    d.id = fmt::format("gpu-{}{}", slice,
+                       mig.compute_instance > 0 ? fmt::format("-ci{}", mig.compute_instance) : "");
     d.name = mig.name.empty() ? card.name + " MIG" : mig.name;
     d.parent = card.id;
     d.pools = {"pool-vram-" + slice};
     // A slice has a share of the rates, and which share is not known.
-    d.bandwidth_bytes_s = d.fp16_flops = d.bf16_flops = d.fp8_flops = d.int8_ops = d.fp32_flops = d.power_watts = {};
+    d.bandwidth_bytes_s = d.fp16_flops = d.bf16_flops = d.fp8_flops = d.int8_ops = d.fp32_flops =
+        d.power_watts = {};
     d.compute_units.reset();
     d.present = d.accessible = d.usable = true;
     d.reason = "MIG instance";

@@ -49,7 +49,8 @@ class Joiner {
         if (!IsSoftware(d)) AddVulkan(d);
       }
     }
-    std::sort(records_.begin(), records_.end(), [](const GpuRecord& a, const GpuRecord& b) { return a.key < b.key; });
+    std::sort(records_.begin(), records_.end(),
+              [](const GpuRecord& a, const GpuRecord& b) { return a.key < b.key; });
     return std::move(records_);
   }
 
@@ -76,7 +77,9 @@ class Joiner {
 
   GpuRecord& New(std::string key, std::string address) {
     const std::string base = key;
-    for (int n = 2; std::any_of(records_.begin(), records_.end(), [&](const GpuRecord& r) { return r.key == key; }); ++n) {
+    for (int n = 2;
+         std::any_of(records_.begin(), records_.end(), [&](const GpuRecord& r) { return r.key == key; });
+         ++n) {
       key = fmt::format("{}-{}", base, n);
     }
     GpuRecord& r = records_.emplace_back();
@@ -103,8 +106,9 @@ class Joiner {
       const std::string parent = card->key;
       const PciFunction* pci = card->pci;
       const AmdgpuCard* amd = card->amd;
-      GpuRecord& partition = New(r == nullptr ? address : fmt::format("{}-render{}", address, node.render_minor.value_or(0)),
-                                 address);
+      GpuRecord& partition =
+          New(r == nullptr ? address : fmt::format("{}-render{}", address, node.render_minor.value_or(0)),
+              address);
       partition.parent = parent;
       partition.pci = pci;
       partition.amd = amd;
@@ -125,7 +129,8 @@ class Joiner {
     }
     std::string key = address;
     if (key.empty() || r != nullptr) {
-      key = node.render_minor ? fmt::format("render{}", *node.render_minor) : fmt::format("kfd{}", node.index);
+      key =
+          node.render_minor ? fmt::format("render{}", *node.render_minor) : fmt::format("kfd{}", node.index);
       if (r != nullptr) key = address + "-" + key;
     }
     New(key, r == nullptr ? address : "").kfd = &node;
@@ -144,7 +149,9 @@ class Joiner {
   void AddHip(const HipDevice& d) {
     GpuRecord* r = At(d.address);
     if (r == nullptr && d.address.empty() && d.device_id != 0) {
-      r = Only([&](const GpuRecord& c) { return c.hip == nullptr && c.pci != nullptr && c.pci->device == d.device_id; });
+      r = Only([&](const GpuRecord& c) {
+        return c.hip == nullptr && c.pci != nullptr && c.pci->device == d.device_id;
+      });
     }
     // Without an address (WSL) it is a device of its own: joining by ordinal would guess.
     if (r == nullptr) r = &New(d.address.empty() ? fmt::format("hip{}", d.index) : d.address, d.address);
@@ -162,7 +169,8 @@ class Joiner {
     if (r == nullptr && d.driver == "radv") r = At(AddressInRadvUuid(d));
     if (r == nullptr && d.address.empty()) {
       r = Only([&](const GpuRecord& c) {
-        return c.vulkan == nullptr && c.pci != nullptr && c.pci->vendor == d.vendor && c.pci->device == d.device;
+        return c.vulkan == nullptr && c.pci != nullptr && c.pci->vendor == d.vendor &&
+               c.pci->device == d.device;
       });
     }
     if (r == nullptr) r = &New(d.address.empty() ? "vulkan-" + d.uuid : d.address, d.address);

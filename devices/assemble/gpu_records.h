@@ -9,9 +9,9 @@ namespace rumbo {
 
 // One GPU (or partition of one) with all that the probes said about it. Pointers go into the Facts.
 struct GpuRecord {
-  std::string key;                       // PCI address, else what is stable: "card1", "render128"
-  std::string address;                   // "" unknown
-  std::string parent;                    // key of the card this is a partition of; "" a card of its own
+  std::string key;      // PCI address, else what is stable: "card1", "render128"
+  std::string address;  // "" unknown
+  std::string parent;   // key of the card this is a partition of; "" a card of its own
   const PciFunction* pci = nullptr;
   const AmdgpuCard* amd = nullptr;
   const KfdNode* kfd = nullptr;

@@ -58,7 +58,8 @@ TEST(ApuMemoryTest, CarveoutIsItsOwnPoolAndComesFirstWhereItIsLarger) {
   EXPECT_EQ(t.FindDevice(kHalo)->memory_kind, MemoryKind::kUnified);
   EXPECT_THAT(t.FindDevice(kHalo)->pools, ElementsAre(kHaloCarveout, "pool-system"));
   EXPECT_EQ(t.FindPool(kHaloCarveout)->total_bytes, 96 * kGiB);
-  EXPECT_EQ(t.FindPool(kHaloCarveout)->free_bytes, 96 * kGiB);  // not capped by MemAvailable: not part of MemTotal
+  EXPECT_EQ(t.FindPool(kHaloCarveout)->free_bytes,
+            96 * kGiB);  // not capped by MemAvailable: not part of MemTotal
   EXPECT_EQ(t.FindPool(kHaloCarveout)->kind, PoolKind::kCarveout);
 }
 
@@ -79,7 +80,8 @@ TEST(ApuMemoryTest, PhoenixWithALargeCarveout) {
   AddDrm(tree, "0000:c1:00.0", 1);
   AddAmdMemory(tree, dir, 17179869184u, 104857600, 8589934592u, 0);
   const Topology t = TopologyOf(tree);
-  EXPECT_THAT(t.FindDevice("gpu-0000:c1:00.0")->pools, ElementsAre("pool-carveout-0000:c1:00.0", "pool-system"));
+  EXPECT_THAT(t.FindDevice("gpu-0000:c1:00.0")->pools,
+              ElementsAre("pool-carveout-0000:c1:00.0", "pool-system"));
   EXPECT_EQ(t.FindPool("pool-carveout-0000:c1:00.0")->free_bytes, 17179869184u - 104857600);
 }
 
@@ -128,7 +130,8 @@ TEST(ApuMemoryTest, FreeIsNeverAboveATotalThatAnotherFileGave) {
   FakeTree tree;  // found by fuzzing: MemAvailable without MemTotal, and KFD says less
   tree.File("/proc/meminfo", "MemAvailable: 99000000 kB\n");
   tree.File("/sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0\n");
-  tree.File("/sys/class/kfd/kfd/topology/nodes/0/mem_banks/0/properties", "heap_type 0\nsize_in_bytes 4096\n");
+  tree.File("/sys/class/kfd/kfd/topology/nodes/0/mem_banks/0/properties",
+            "heap_type 0\nsize_in_bytes 4096\n");
   const MemoryPool pool = *TopologyOf(tree).FindPool("pool-system");
   EXPECT_EQ(pool.total_bytes, 4096u);
   EXPECT_EQ(pool.free_bytes, 4096u);
@@ -182,7 +185,8 @@ TEST(CardMemoryTest, UsedAboveTotalLeavesNothingAndIsSaid) {
 }
 
 TEST(CardMemoryTest, NonsenseFilesAreUnknownAndSaid) {
-  for (const char* text : {"-5\n", "lots\n", "99999999999999999999999\n", "4611686018427387904\n", "", "1 2\n"}) {
+  for (const char* text :
+       {"-5\n", "lots\n", "99999999999999999999999\n", "4611686018427387904\n", "", "1 2\n"}) {
     FakeTree tree;
     AddMemory(tree, 125, 100);
     const std::string dir = AddR9700(tree, 0);
@@ -226,13 +230,16 @@ void AddCpx(FakeTree& tree, const char* nps) {
   const std::string dir = AddPci(tree, {"0000:05:00.0", "0x1002", "0x74a1", "0x00", "0x120000", "amdgpu"});
   AddDrm(tree, "0000:05:00.0", 0);
   AddAmdMemory(tree, dir, 206141652992u, 0, 800000000000u, 0);
-  tree.File(dir + "/current_compute_partition", "CPX\n").File(dir + "/current_memory_partition", std::string(nps) + "\n");
+  tree.File(dir + "/current_compute_partition", "CPX\n")
+      .File(dir + "/current_memory_partition", std::string(nps) + "\n");
   for (int i = 0; i < 8; ++i) {
-    AddKfd(tree, {2 + i, 152, 90402, static_cast<uint64_t>(0x0500 + i), 0x74a1, 128 + i, 206141652992u / 8, 77, ""});
+    AddKfd(tree, {2 + i, 152, 90402, static_cast<uint64_t>(0x0500 + i), 0x74a1, 128 + i, 206141652992u / 8,
+                  77, ""});
     if (i == 0) continue;
     // Extra render nodes hang off platform devices without a PCI address.
     tree.File("/sys/devices/platform/amdgpu_xcp_" + std::to_string(i) + "/uevent", "DRIVER=amdgpu\n");
-    tree.Link("/sys/class/drm/renderD" + std::to_string(128 + i) + "/device", "../../../devices/platform/amdgpu_xcp_" + std::to_string(i));
+    tree.Link("/sys/class/drm/renderD" + std::to_string(128 + i) + "/device",
+              "../../../devices/platform/amdgpu_xcp_" + std::to_string(i));
   }
 }
 
@@ -262,8 +269,10 @@ TEST(PartitionTest, CpxPartitionsShareOnePoolAndAreCappedEach) {
 
 TEST(PartitionTest, OfACardWithUnknownMemoryUsesWhatTheCardUses) {
   FakeTree tree;  // found by fuzzing: the partition named a pool that nobody made
-  tree.File("/sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 4\nlocation_id 1280\nunique_id 7\n");
-  tree.File("/sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count 4\nlocation_id 1281\nunique_id 7\n");
+  tree.File("/sys/class/kfd/kfd/topology/nodes/0/properties",
+            "simd_count 4\nlocation_id 1280\nunique_id 7\n");
+  tree.File("/sys/class/kfd/kfd/topology/nodes/1/properties",
+            "simd_count 4\nlocation_id 1281\nunique_id 7\n");
   const Topology t = TopologyOf(tree);
   EXPECT_THAT(t.FindDevice("gpu-0000:05:00.0")->pools, ElementsAre("pool-system"));
   EXPECT_THAT(t.FindDevice("gpu-0000:05:00.1")->pools, ElementsAre("pool-system"));
@@ -310,8 +319,9 @@ TEST(HybridTest, ADisplayCoreIsKeptLastAndNeverDecidesForTheCard) {
 TEST(HybridTest, KfdAloneIsEnoughAndZeroTargetsDoNoHarm) {
   FakeTree tree;
   tree.File("/sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0\n");
-  tree.File("/sys/class/kfd/kfd/topology/nodes/1/properties",
-            "gfx_target_version 120001\nvendor_id 4098\ndevice_id 30033\nsimd_count 128\ndrm_render_minor 128\n");
+  tree.File(
+      "/sys/class/kfd/kfd/topology/nodes/1/properties",
+      "gfx_target_version 120001\nvendor_id 4098\ndevice_id 30033\nsimd_count 128\ndrm_render_minor 128\n");
   tree.File("/sys/class/kfd/kfd/topology/nodes/2/properties",
             "gfx_target_version 0\nvendor_id 4098\ndevice_id 5056\nsimd_count 4\ndrm_render_minor 129\n");
   const Topology t = TopologyOf(tree);
@@ -341,7 +351,8 @@ TEST(HybridTest, VisibleDevicesAreHonouredAndSaid) {
 TEST(HybridTest, ACardWithoutAnAddressIsJoinedByItsIds) {
   FakeTree tree;
   AddMemory(tree, 124, 60);
-  tree.File("/sys/class/drm/card0/device/vendor", "0x1002\n").File("/sys/class/drm/card0/device/device", "0x1586\n");
+  tree.File("/sys/class/drm/card0/device/vendor", "0x1002\n")
+      .File("/sys/class/drm/card0/device/device", "0x1586\n");
   AddAmdMemory(tree, "/sys/class/drm/card0/device", 536870912, 400000000, 115964116992u, 0);
   AddKfd(tree, {1, 80, 110501, 0xc500, 0x1586, 128, 0, 0, ""});
   const Topology t = TopologyOf(tree);
@@ -379,7 +390,8 @@ std::string AddUnknownAmd(FakeTree& tree, uint64_t vram, uint64_t gtt) {
 TEST(MemoryKindTest, UmaFolderMeansUnified) {
   FakeTree tree;
   const std::string dir = AddUnknownAmd(tree, 96 * kGiB, 16 * kGiB);
-  tree.File(dir + "/uma/carveout", "2\n").File(dir + "/uma/carveout_options", "0: Minimum (512 MB)\n1: Medium (32 GB)\n2: High (96 GB)\n");
+  tree.File(dir + "/uma/carveout", "2\n")
+      .File(dir + "/uma/carveout_options", "0: Minimum (512 MB)\n1: Medium (32 GB)\n2: High (96 GB)\n");
   const Topology t = TopologyOf(tree);
   const Device& gpu = *t.FindDevice("gpu-0000:03:00.0");
   EXPECT_EQ(gpu.memory_kind, MemoryKind::kUnified);
@@ -431,9 +443,12 @@ TEST(IntelTest, TheLinkIsReadAboveTheCardsOwnSwitch) {
   FakeTree tree;
   AddMemory(tree, 64, 60);
   const std::string bridges = "0000:00:01.0/0000:01:00.0/0000:02:01.0";
-  const std::string dir = AddPci(tree, {"0000:03:00.0", "0x8086", "0xe20b", "0x00", "0x030000", "xe"}, bridges);
+  const std::string dir =
+      AddPci(tree, {"0000:03:00.0", "0x8086", "0xe20b", "0x00", "0x030000", "xe"}, bridges);
   const auto link = [&](const std::string& at, const char* speed, const char* width) {
-    tree.File(at + "/max_link_speed", speed).File(at + "/current_link_speed", speed).File(at + "/current_link_width", width);
+    tree.File(at + "/max_link_speed", speed)
+        .File(at + "/current_link_speed", speed)
+        .File(at + "/current_link_width", width);
   };
   link(dir, "2.5 GT/s PCIe\n", "1\n");
   link("/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0", "2.5 GT/s PCIe\n", "1\n");
@@ -453,7 +468,8 @@ TEST(IntelTest, MemoryRegionsGiveTheSize) {
   facts.drm["0000:03:00.0"].local_total = 12809404416u;
   const Topology t = Assemble(facts);
   EXPECT_EQ(t.FindPool("pool-vram-0000:03:00.0")->total_bytes, 12809404416u);
-  EXPECT_EQ(t.FindPool("pool-vram-0000:03:00.0")->free_bytes, std::nullopt);  // 0 used without CAP_PERFMON is no knowledge
+  EXPECT_EQ(t.FindPool("pool-vram-0000:03:00.0")->free_bytes,
+            std::nullopt);  // 0 used without CAP_PERFMON is no knowledge
 }
 
 Facts NvidiaFactsOf(FakeTree& tree, NvidiaGpu gpu, const char* device) {
@@ -467,7 +483,8 @@ Facts NvidiaFactsOf(FakeTree& tree, NvidiaGpu gpu, const char* device) {
 TEST(NvidiaTest, Gb10IsUnifiedAndUsesSystemMemory) {
   FakeTree tree;
   NvidiaGpu gpu;
-  gpu.address = "000f:01:00.0", gpu.name = "NVIDIA GB10", gpu.memory_not_supported = true, gpu.compute_capability = "12.1";
+  gpu.address = "000f:01:00.0", gpu.name = "NVIDIA GB10", gpu.memory_not_supported = true,
+  gpu.compute_capability = "12.1";
   const Topology t = Assemble(NvidiaFactsOf(tree, gpu, "0x2e12"));
   const Device& d = *t.FindDevice("gpu-000f:01:00.0");
   EXPECT_EQ(d.memory_kind, MemoryKind::kUnified);
@@ -561,9 +578,11 @@ TEST(AccessTest, HipAndVulkanMakeItUsable) {
   AddStrixHalo(tree, 512 * kMiB, 62 * kGiB, 124, 100);
   Facts facts = FactsOf(tree);
   VulkanDevice v;
-  v.index = 1, v.type = "integrated", v.address = "0000:c5:00.0", v.driver = "radv", v.driver_info = "Mesa 26.1.3";
+  v.index = 1, v.type = "integrated", v.address = "0000:c5:00.0", v.driver = "radv",
+  v.driver_info = "Mesa 26.1.3";
   facts.vulkan = VulkanFacts{"", {v}};
-  facts.hip = HipFacts{"", "libamdhip64.so.6", "6.4.1", {{0, "AMD Radeon Graphics", "0000:c5:00.0", 62 * kGiB, 60 * kGiB}}};
+  facts.hip = HipFacts{
+      "", "libamdhip64.so.6", "6.4.1", {{0, "AMD Radeon Graphics", "0000:c5:00.0", 62 * kGiB, 60 * kGiB}}};
   const Topology t = Assemble(facts);
   const Device& gpu = *t.FindDevice(kHalo);
   EXPECT_TRUE(gpu.usable);
@@ -608,10 +627,12 @@ TEST(MeasuredTest, BeatsTheTableUnlessTheDriverChanged) {
   AddR9700(tree, 0);
   Facts facts = FactsOf(tree);
   VulkanDevice v;
-  v.type = "discrete", v.address = "0000:03:00.0", v.driver = "radv", v.driver_info = "Mesa 26.1", v.uuid = "aa";
+  v.type = "discrete", v.address = "0000:03:00.0", v.driver = "radv", v.driver_info = "Mesa 26.1",
+  v.uuid = "aa";
   facts.vulkan = VulkanFacts{"", {v}};
   facts.hip = HipFacts{"", "", "6.4.1", {{0, "", "0000:03:00.0", {}, {}}}};
-  facts.measured = {{"vulkan", "aa", "Mesa 26.1", "", 560e9, 20e12, 256 * kMiB, ""}, {"hip", "0000:03:00.0", "6.4.1", "", 575e9, {}, 256 * kMiB, ""}};
+  facts.measured = {{"vulkan", "aa", "Mesa 26.1", "", 560e9, 20e12, 256 * kMiB, ""},
+                    {"hip", "0000:03:00.0", "6.4.1", "", 575e9, {}, 256 * kMiB, ""}};
   Device gpu = *Assemble(facts).FindDevice("gpu-0000:03:00.0");
   EXPECT_EQ(gpu.bandwidth_bytes_s.value, 575e9);
   EXPECT_EQ(gpu.bandwidth_bytes_s.source, "measured here: copying 256.0 MiB with hip");

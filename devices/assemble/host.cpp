@@ -27,8 +27,13 @@ MemoryPool SystemPool(const Facts& facts, std::vector<Finding>& findings) {
   const CgroupFacts& cgroup = host.cgroup;
   if (cgroup.memory_limit) {
     const Bytes left = SaturatingSub(*cgroup.memory_limit, cgroup.memory_used.value_or(0));
-    pool.limits.push_back(
-        {"limit-cgroup", LimitKind::kCgroup, cgroup.memory_limit, cgroup.memory_used, {}, {}, cgroup.memory_source});
+    pool.limits.push_back({"limit-cgroup",
+                           LimitKind::kCgroup,
+                           cgroup.memory_limit,
+                           cgroup.memory_used,
+                           {},
+                           {},
+                           cgroup.memory_source});
     if (!pool.free_bytes || left < *pool.free_bytes) {
       pool.free_bytes = left;
       pool.source += ", free capped by " + cgroup.memory_source;
@@ -39,9 +44,10 @@ MemoryPool SystemPool(const Facts& facts, std::vector<Finding>& findings) {
     pool.source += ", free clamped to the total";
   }
   if (cgroup.memory_unreadable) {
-    findings.push_back({Severity::kWarning, "host.cgroup_memory_unreadable", "",
-                        "A cgroup memory limit exists but could not be read, so free memory may be overstated.",
-                        "Make the memory files under /sys/fs/cgroup readable for this user."});
+    findings.push_back(
+        {Severity::kWarning, "host.cgroup_memory_unreadable", "",
+         "A cgroup memory limit exists but could not be read, so free memory may be overstated.",
+         "Make the memory files under /sys/fs/cgroup readable for this user."});
   }
   return pool;
 }
@@ -51,7 +57,8 @@ std::vector<std::string> CpuFormats(const std::vector<std::string>& isa) {
   std::vector<std::string> out{"fp32"};
   if (has("avx512_fp16") || has("fp16")) out.push_back("fp16");
   if (has("avx512_bf16") || has("amx_bf16") || has("bf16")) out.push_back("bf16");
-  if (has("avx512_vnni") || has("avx_vnni") || has("amx_int8") || has("dotprod") || has("i8mm")) out.push_back("int8");
+  if (has("avx512_vnni") || has("avx_vnni") || has("amx_int8") || has("dotprod") || has("i8mm"))
+    out.push_back("int8");
   return out;
 }
 
@@ -61,10 +68,12 @@ void AddEvidence(const HostFacts& host, Device& cpu) {
   if (c.numa_nodes) cpu.evidence.push_back(fmt::format("NUMA nodes: {}", *c.numa_nodes));
   cpu.evidence.push_back("cgroup: " + (host.cgroup.version.empty() ? "none mounted" : host.cgroup.version));
   if (host.cgroup.cpu_quota) {
-    cpu.evidence.push_back(fmt::format("{}: {:.2f} CPUs", host.cgroup.cpu_quota_source, *host.cgroup.cpu_quota));
+    cpu.evidence.push_back(
+        fmt::format("{}: {:.2f} CPUs", host.cgroup.cpu_quota_source, *host.cgroup.cpu_quota));
   }
   if (host.memory.huge_pages) {
-    cpu.evidence.push_back("HugeTLB reserves " + FormatBytes(*host.memory.huge_pages) + " that nothing else can use");
+    cpu.evidence.push_back("HugeTLB reserves " + FormatBytes(*host.memory.huge_pages) +
+                           " that nothing else can use");
   }
   if (!host.kernel.empty()) cpu.evidence.push_back("kernel: " + host.kernel);
 }
@@ -111,9 +120,9 @@ void AddHost(const Facts& facts, Topology& topology) {
   cpu.number_formats = CpuFormats(host.cpu.isa);
   if (facts.cpu_bandwidth) {
     cpu.bandwidth_bytes_s.value = std::round(facts.cpu_bandwidth->bytes_per_s);
-    cpu.bandwidth_bytes_s.source = fmt::format("measured here: reading {} with {} threads",
-                                               FormatBytes(facts.cpu_bandwidth->buffer_bytes),
-                                               facts.cpu_bandwidth->threads);
+    cpu.bandwidth_bytes_s.source =
+        fmt::format("measured here: reading {} with {} threads",
+                    FormatBytes(facts.cpu_bandwidth->buffer_bytes), facts.cpu_bandwidth->threads);
   }
   BackendSupport backend;
   backend.name = "cpu";
@@ -123,9 +132,10 @@ void AddHost(const Facts& facts, Topology& topology) {
   cpu.backends.push_back(std::move(backend));
   AddEvidence(host, cpu);
   if (host.cgroup.cpu_unreadable) {
-    topology.findings.push_back({Severity::kWarning, "host.cgroup_cpu_unreadable", cpu.id,
-                                 "A cgroup CPU limit exists but could not be read, so threads may be throttled.",
-                                 "Make the cpu files under /sys/fs/cgroup readable for this user."});
+    topology.findings.push_back(
+        {Severity::kWarning, "host.cgroup_cpu_unreadable", cpu.id,
+         "A cgroup CPU limit exists but could not be read, so threads may be throttled.",
+         "Make the cpu files under /sys/fs/cgroup readable for this user."});
   }
   topology.devices.push_back(std::move(cpu));
 }

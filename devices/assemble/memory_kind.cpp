@@ -32,7 +32,8 @@ void AskDriver(const GpuRecord& r, Decider& d) {
     d.Say(Unified(*r.drm->local_total == 0), "memory regions of " + (r.pci ? r.pci->driver : "the driver"));
   }
   if (r.hip != nullptr && r.hip->apu) d.Say(Unified(*r.hip->apu), "rocminfo Memory Properties");
-  if (r.nvidia != nullptr && r.nvidia->memory_not_supported) d.Say(MemoryKind::kUnified, "NVIDIA memory query: Not Supported");
+  if (r.nvidia != nullptr && r.nvidia->memory_not_supported)
+    d.Say(MemoryKind::kUnified, "NVIDIA memory query: Not Supported");
 }
 
 void AskTables(const GpuRecord& r, const Chip* chip, Decider& d) {
@@ -41,7 +42,8 @@ void AskTables(const GpuRecord& r, const Chip* chip, Decider& d) {
   }
   if (r.amd != nullptr && r.amd->gc) {
     if (const auto apu = GcIsApu(*r.amd->gc)) {
-      d.Say(Unified(*apu), fmt::format("GC version table: {}.{}.{}", r.amd->gc->major, r.amd->gc->minor, r.amd->gc->revision));
+      d.Say(Unified(*apu), fmt::format("GC version table: {}.{}.{}", r.amd->gc->major, r.amd->gc->minor,
+                                       r.amd->gc->revision));
     }
   }
   std::string gfx = r.kfd != nullptr ? r.kfd->gfx_target : "";
@@ -52,14 +54,16 @@ void AskTables(const GpuRecord& r, const Chip* chip, Decider& d) {
 void AskSysfs(const AmdgpuCard& card, Decider& d) {
   if (card.uma) d.Say(MemoryKind::kUnified, "sysfs uma/ exists");
   if (card.board_info) d.Say(MemoryKind::kDiscrete, "sysfs board_info exists");
-  if (!card.vram_vendor.empty()) d.Say(MemoryKind::kDiscrete, "sysfs mem_info_vram_vendor: " + card.vram_vendor);
+  if (!card.vram_vendor.empty())
+    d.Say(MemoryKind::kDiscrete, "sysfs mem_info_vram_vendor: " + card.vram_vendor);
 }
 
 void AskSize(const AmdgpuCard& card, Decider& d) {
   if (!card.vram_total || !card.gtt_total) return;
   const Bytes vram = *card.vram_total, gtt = *card.gtt_total;
   if (vram <= 4 * kGiB && gtt >= 8 * kGiB && gtt / 4 >= vram) {
-    d.Say(MemoryKind::kUnified, fmt::format("size rule: VRAM {} beside GTT {}", FormatBytes(vram), FormatBytes(gtt)));
+    d.Say(MemoryKind::kUnified,
+          fmt::format("size rule: VRAM {} beside GTT {}", FormatBytes(vram), FormatBytes(gtt)));
   }
 }
 
@@ -70,8 +74,10 @@ MemoryVerdict DecideMemoryKind(const GpuRecord& r, const Chip* chip) {
   AskDriver(r, d);
   AskTables(r, chip, d);
   if (r.amd != nullptr) AskSysfs(*r.amd, d);
-  if (r.vulkan != nullptr && r.vulkan->type == "integrated") d.Say(MemoryKind::kUnified, "Vulkan device type: integrated");
-  if (r.vulkan != nullptr && r.vulkan->type == "discrete") d.Say(MemoryKind::kDiscrete, "Vulkan device type: discrete");
+  if (r.vulkan != nullptr && r.vulkan->type == "integrated")
+    d.Say(MemoryKind::kUnified, "Vulkan device type: integrated");
+  if (r.vulkan != nullptr && r.vulkan->type == "discrete")
+    d.Say(MemoryKind::kDiscrete, "Vulkan device type: discrete");
   if (r.pci != nullptr && r.pci->vendor == kIntel && r.address == "0000:00:02.0") {
     d.Say(MemoryKind::kUnified, "Intel graphics at 00:02.0");
   }

@@ -10,8 +10,8 @@ namespace rumbo {
 
 struct MemoryVerdict {
   MemoryKind kind = MemoryKind::kUnknown;
-  std::string rule;                    // which rule decided
-  std::vector<std::string> evidence;   // every rule that had something to say, in order
+  std::string rule;                   // which rule decided
+  std::vector<std::string> evidence;  // every rule that had something to say, in order
 };
 
 // Discrete or unified, by ordered rules: the first decisive one wins, later ones are kept as evidence.

@@ -46,31 +46,41 @@ State Judge(const Facts& facts, const PciFunction& f, const NpuFacts& npu, const
             "Remove " + iommu + " from the kernel command line and reboot."};
   }
   if (f.driver.empty() && amd && OlderThan(facts.host.kernel, 6, 14)) {
-    return {false, false, "npu.kernel_too_old", "kernel " + facts.host.kernel + " has no driver for it (amdxdna came with 6.14)",
+    return {false, false, "npu.kernel_too_old",
+            "kernel " + facts.host.kernel + " has no driver for it (amdxdna came with 6.14)",
             "Use kernel 6.14 or newer, or AMD's xdna-driver."};
   }
-  if (f.driver.empty()) return {false, false, "npu.no_driver", "no kernel driver is bound to it", DriverRemedy(d)};
+  if (f.driver.empty())
+    return {false, false, "npu.no_driver", "no kernel driver is bound to it", DriverRemedy(d)};
   if (npu.node.empty()) {
     if (npu.firmware_present == false) {
-      return {false, false, "npu.firmware_missing", "the driver is bound but made no device: firmware " + npu.firmware_dir + "/npu*.sbin is missing",
-              "Install the NPU firmware (linux-firmware, or the one of AMD's xdna-driver), then reload " + f.driver + "."};
+      return {
+          false, false, "npu.firmware_missing",
+          "the driver is bound but made no device: firmware " + npu.firmware_dir + "/npu*.sbin is missing",
+          "Install the NPU firmware (linux-firmware, or the one of AMD's xdna-driver), then reload " +
+              f.driver + "."};
     }
-    return {false, false, "npu.no_node", "the driver is bound but made no accel device",
-            "Read dmesg for " + f.driver + ": the firmware may not match the driver, or the IOMMU may be off."};
+    return {
+        false, false, "npu.no_node", "the driver is bound but made no accel device",
+        "Read dmesg for " + f.driver + ": the firmware may not match the driver, or the IOMMU may be off."};
   }
   const std::string path = "/dev/accel/" + npu.node;
-  if (!facts.has_dev) return {false, false, "npu.no_dev_tree", "this tree has no /dev, so access cannot be told", ""};
+  if (!facts.has_dev)
+    return {false, false, "npu.no_dev_tree", "this tree has no /dev, so access cannot be told", ""};
   if (!npu.access.exists) {
-    return {false, false, "npu.no_device_node", path + " is missing", "In a container, pass it in: --device=" + path + "."};
+    return {false, false, "npu.no_device_node", path + " is missing",
+            "In a container, pass it in: --device=" + path + "."};
   }
   if (!npu.access.read_write) {
     return {false, false, "npu.no_access", NodeReason(path, npu.access), GroupRemedy(npu.access)};
   }
   s.accessible = true;
-  if (amd && !facts.host.memlock_unlimited && facts.host.memlock_limit && *facts.host.memlock_limit < kLeastMemlock) {
+  if (amd && !facts.host.memlock_unlimited && facts.host.memlock_limit &&
+      *facts.host.memlock_limit < kLeastMemlock) {
     s.code = "npu.memlock_low";
     s.reason = fmt::format("this process may lock only {} of memory", FormatBytes(*facts.host.memlock_limit));
-    s.remedy = "Raise the limit: LimitMEMLOCK=infinity in the service, or memlock in /etc/security/limits.conf.";
+    s.remedy =
+        "Raise the limit: LimitMEMLOCK=infinity in the service, or memlock in /etc/security/limits.conf.";
     return s;
   }
   s.usable = true;
@@ -97,7 +107,9 @@ Device MakeNpu(const Facts& facts, const ChipTable& chips, const PciFunction& f,
   if (f.device_class) d.evidence.push_back(fmt::format("PCI class: {:06x}", *f.device_class));
   if (!npu.vbnv.empty()) d.evidence.push_back("vbnv: " + npu.vbnv);
   if (!npu.fw_version.empty()) d.evidence.push_back("firmware: " + npu.fw_version);
-  if (npu.firmware_present) d.evidence.push_back(fmt::format("firmware files {}: {}", npu.firmware_dir, *npu.firmware_present ? "found" : "missing"));
+  if (npu.firmware_present)
+    d.evidence.push_back(
+        fmt::format("firmware files {}: {}", npu.firmware_dir, *npu.firmware_present ? "found" : "missing"));
 
   d.present = true;
   const State state = Judge(facts, f, npu, d);
@@ -125,7 +137,8 @@ void AddNpus(const Facts& facts, const ChipTable& chips, Topology& topology) {
       if (f.key != npu.key) continue;
       Device d = MakeNpu(facts, chips, f, npu);
       if (!d.usable && facts.has_dev) {
-        topology.findings.push_back({Severity::kWarning, Judge(facts, f, npu, d).code, d.id, d.name + ": " + d.reason + ".", d.remedy});
+        topology.findings.push_back({Severity::kWarning, Judge(facts, f, npu, d).code, d.id,
+                                     d.name + ": " + d.reason + ".", d.remedy});
       }
       topology.devices.push_back(std::move(d));
     }

@@ -19,7 +19,8 @@ std::string AddXdna2(FakeTree& tree, const char* driver = "amdxdna") {
   tree.Link("/sys/class/accel/accel0/device", "../../../bus/pci/devices/0000:c6:00.1");
   tree.File("/dev/accel/accel0", "");
   tree.File("/lib/firmware/amdnpu/17f0_11/npu.sbin.zst", "x");
-  tree.File("/proc/self/limits", "Max locked memory         unlimited            unlimited            bytes\n");
+  tree.File("/proc/self/limits",
+            "Max locked memory         unlimited            unlimited            bytes\n");
   tree.File("/proc/version", "Linux version 6.17.0-35-generic (x) #1\n");
   tree.File("/proc/cmdline", "quiet splash\n");
   return dir;
@@ -104,7 +105,8 @@ TEST(NpuTest, NoAccessNamesTheGroup) {
 TEST(NpuTest, LowMemlockIsAccessibleButNotUsable) {
   FakeTree tree;
   AddXdna2(tree);
-  tree.File("/proc/self/limits", "Max locked memory         8388608              8388608              bytes\n");
+  tree.File("/proc/self/limits",
+            "Max locked memory         8388608              8388608              bytes\n");
   const Topology t = TopologyOf(tree);
   EXPECT_TRUE(t.FindDevice(kNpu)->accessible);
   EXPECT_FALSE(t.FindDevice(kNpu)->usable);
@@ -137,7 +139,8 @@ TEST(NpuTest, IntelNpuUsesItsOwnBackend) {
   FakeTree tree;
   AddMemory(tree, 32, 30);
   AddPci(tree, {"0000:00:0b.0", "0x8086", "0x643e", "0x04", "0x120000", "intel_vpu"});
-  tree.Link("/sys/class/accel/accel0/device", "../../../bus/pci/devices/0000:00:0b.0").File("/dev/accel/accel0", "");
+  tree.Link("/sys/class/accel/accel0/device", "../../../bus/pci/devices/0000:00:0b.0")
+      .File("/dev/accel/accel0", "");
   const Device npu = *TopologyOf(tree).FindDevice("npu-0000:00:0b.0");
   EXPECT_EQ(npu.backends.at(0).name, "openvino");
   EXPECT_TRUE(npu.usable);
@@ -146,7 +149,8 @@ TEST(NpuTest, IntelNpuUsesItsOwnBackend) {
 
 TEST(NpuTest, ATreeWithoutAPciBusStillShowsIt) {
   FakeTree tree;
-  tree.File("/sys/class/accel/accel0/device/vendor", "0x1022\n").File("/sys/class/accel/accel0/device/device", "0x1502\n");
+  tree.File("/sys/class/accel/accel0/device/vendor", "0x1022\n")
+      .File("/sys/class/accel/accel0/device/device", "0x1502\n");
   tree.File("/sys/class/accel/accel0/device/uevent", "DRIVER=amdxdna\nPCI_SLOT_NAME=0000:c5:00.1\n");
   const Topology t = TopologyOf(tree);
   ASSERT_NE(t.FindDevice("npu-0000:c5:00.1"), nullptr);

@@ -5,15 +5,18 @@
 namespace rumbo {
 
 std::string NodeReason(const std::string& path, const NodeAccess& node) {
-  return fmt::format("{} (uid {}, group {}, mode {:04o}) is not open to this user", path, node.uid, node.group, node.mode);
+  return fmt::format("{} (uid {}, group {}, mode {:04o}) is not open to this user", path, node.uid,
+                     node.group, node.mode);
 }
 
 std::string GroupRemedy(const NodeAccess& node) {
   if (node.gid == 0 || (node.mode & 0060) != 0060) {
     return "Check the udev rules: the node should be group render, mode 0660.";
   }
-  return fmt::format("Add the daemon's user to the group {0} (sudo usermod -aG {0} USER), then log in again or restart the service.",
-                     node.group);
+  return fmt::format(
+      "Add the daemon's user to the group {0} (sudo usermod -aG {0} USER), then log in again or restart the "
+      "service.",
+      node.group);
 }
 
 std::string DriverRemedy(const Device& device) {

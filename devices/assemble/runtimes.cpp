@@ -18,10 +18,14 @@ void AddRuntimeFindings(const Facts& facts, Topology& topology) {
     topology.findings.push_back({severity, code, "", std::move(text), std::move(remedy)});
   };
   // Without such a GPU a missing runtime is a fact, not a fault.
-  const auto grade = [&](std::string_view vendor) { return HasGpu(topology, vendor) ? Severity::kWarning : Severity::kInfo; };
+  const auto grade = [&](std::string_view vendor) {
+    return HasGpu(topology, vendor) ? Severity::kWarning : Severity::kInfo;
+  };
   if (facts.vulkan && !facts.vulkan->error.empty()) {
     say(grade(""), "vulkan.unavailable", "Vulkan unavailable: " + facts.vulkan->error + ".",
-        HasGpu(topology, "") ? "Install the Vulkan loader and a driver (Debian: libvulkan1 mesa-vulkan-drivers)." : "");
+        HasGpu(topology, "")
+            ? "Install the Vulkan loader and a driver (Debian: libvulkan1 mesa-vulkan-drivers)."
+            : "");
   }
   if (facts.hip && !facts.hip->error.empty()) {
     say(grade("AMD"), "hip.unavailable", "HIP unavailable: " + facts.hip->error + ".",
@@ -31,11 +35,12 @@ void AddRuntimeFindings(const Facts& facts, Topology& topology) {
     say(grade("NVIDIA"), "nvml.unavailable", "NVML unavailable: " + facts.nvidia->error + ".",
         HasGpu(topology, "NVIDIA") ? "Install the NVIDIA driver's user-space part." : "");
   }
-  const bool software = std::any_of(topology.devices.begin(), topology.devices.end(), [](const Device& d) { return d.software; });
+  const bool software = std::any_of(topology.devices.begin(), topology.devices.end(),
+                                    [](const Device& d) { return d.software; });
   const bool hardware = std::any_of(topology.devices.begin(), topology.devices.end(), [](const Device& d) {
-    return d.kind == DeviceKind::kGpu && std::any_of(d.backends.begin(), d.backends.end(), [](const BackendSupport& b) {
-      return b.name == "vulkan" && b.usable;
-    });
+    return d.kind == DeviceKind::kGpu &&
+           std::any_of(d.backends.begin(), d.backends.end(),
+                       [](const BackendSupport& b) { return b.name == "vulkan" && b.usable; });
   });
   if (software && !hardware) {
     say(grade(""), "vulkan.software_only", "Vulkan offers only a software renderer, which is not used.",

@@ -45,7 +45,8 @@ DeviceKind KindFrom(const YAML::Node& node) {
 
 MemoryKind MemoryFrom(const YAML::Node& node) {
   const std::string word = Text(node, "memory");
-  for (MemoryKind kind : {MemoryKind::kHost, MemoryKind::kDiscrete, MemoryKind::kUnified, MemoryKind::kUnknown}) {
+  for (MemoryKind kind :
+       {MemoryKind::kHost, MemoryKind::kDiscrete, MemoryKind::kUnified, MemoryKind::kUnknown}) {
     if (word == Word(kind)) return kind;
   }
   throw YAML::RepresentationException(node.Mark(), "memory must be host, discrete, unified or unknown");
@@ -105,12 +106,14 @@ const ChipTable& ChipTable::BuiltIn() {
   return *table;
 }
 
-const Chip* ChipTable::FindPci(std::string_view pci_id, std::string_view revision, std::string_view name) const {
+const Chip* ChipTable::FindPci(std::string_view pci_id, std::string_view revision,
+                               std::string_view name) const {
   const Chip* any_revision = nullptr;
   const Chip* named = nullptr;
   for (const Chip& chip : chips_) {
     if (std::find(chip.pci.begin(), chip.pci.end(), pci_id) == chip.pci.end()) continue;
-    if (std::find(chip.revisions.begin(), chip.revisions.end(), revision) != chip.revisions.end()) return &chip;
+    if (std::find(chip.revisions.begin(), chip.revisions.end(), revision) != chip.revisions.end())
+      return &chip;
     if (revision.empty() && !name.empty() && chip.name == name && named == nullptr) named = &chip;
     if (chip.revisions.empty() && any_revision == nullptr) any_revision = &chip;
   }

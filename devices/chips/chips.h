@@ -12,7 +12,7 @@
 namespace rumbo {
 
 struct Chip {
-  std::string id;                      // "amd-radeon-ai-pro-r9700"
+  std::string id;  // "amd-radeon-ai-pro-r9700"
   DeviceKind kind = DeviceKind::kGpu;
   std::string vendor;
   std::string name;
@@ -35,8 +35,8 @@ class ChipTable {
   // The table compiled into this program. Parsed once; thread-safe.
   static const ChipTable& BuiltIn();
 
-  // By PCI id, best match first: an entry that names the revision, then, where the revision is unknown, one of the
-  // runtime's `name`, then one for all. nullptr: unknown.
+  // By PCI id, best match first: an entry that names the revision, then, where the revision is unknown, one
+  // of the runtime's `name`, then one for all. nullptr: unknown.
   const Chip* FindPci(std::string_view pci_id, std::string_view revision, std::string_view name = "") const;
   const Chip* FindId(std::string_view id) const;
   const std::vector<Chip>& chips() const { return chips_; }

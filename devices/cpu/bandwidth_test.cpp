@@ -32,9 +32,10 @@ TEST(BandwidthCacheTest, KeepsWhatWasMeasuredOnThisCpuOnly) {
 }
 
 TEST(BandwidthCacheTest, BrokenFilesAreNoMeasurement) {
-  for (const char* text : {"", "{", "[]", "{\"cpu\":\"A\"}",
-                           "{\"cpu\":\"A\",\"threads\":2,\"read_bytes_s\":-1,\"buffer_bytes\":1}",
-                           "{\"cpu\":\"A\",\"threads\":2,\"read_bytes_s\":999999999999999999,\"buffer_bytes\":1}"}) {
+  for (const char* text :
+       {"", "{", "[]", "{\"cpu\":\"A\"}",
+        "{\"cpu\":\"A\",\"threads\":2,\"read_bytes_s\":-1,\"buffer_bytes\":1}",
+        "{\"cpu\":\"A\",\"threads\":2,\"read_bytes_s\":999999999999999999,\"buffer_bytes\":1}"}) {
     FakeTree dir;
     dir.File("/cpu-bandwidth.json", text);
     EXPECT_FALSE(LoadBandwidth(dir.dir(), "A", 2).has_value()) << text;

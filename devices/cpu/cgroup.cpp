@@ -159,7 +159,8 @@ class Reader {
         } else if (name == std::string_view("cpu")) {
           CpuQuotaV1(dir, group);
         } else {
-          CpuSet(dir, group, root_.Exists(dir + "/cpuset.effective_cpus") ? "cpuset.effective_cpus" : "cpuset.cpus");
+          CpuSet(dir, group,
+                 root_.Exists(dir + "/cpuset.effective_cpus") ? "cpuset.effective_cpus" : "cpuset.cpus");
         }
       }
     }

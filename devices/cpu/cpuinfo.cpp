@@ -11,18 +11,30 @@ namespace {
 // Kernel flag -> our word. Only what engines choose code by.
 const std::map<std::string_view, std::string_view>& IsaWords() {
   static const auto* words = new std::map<std::string_view, std::string_view>{
-      {"sse4_2", "sse4_2"},           {"avx", "avx"},
-      {"avx2", "avx2"},               {"f16c", "f16c"},
-      {"fma", "fma"},                 {"bmi2", "bmi2"},
-      {"avx_vnni", "avx_vnni"},       {"avx512f", "avx512f"},
-      {"avx512bw", "avx512bw"},       {"avx512vl", "avx512vl"},
-      {"avx512_vnni", "avx512_vnni"}, {"avx512_bf16", "avx512_bf16"},
-      {"avx512_fp16", "avx512_fp16"}, {"amx_tile", "amx_tile"},
-      {"amx_int8", "amx_int8"},       {"amx_bf16", "amx_bf16"},
-      {"asimd", "neon"},              {"asimddp", "dotprod"},
-      {"asimdhp", "fp16"},            {"i8mm", "i8mm"},
-      {"bf16", "bf16"},               {"sve", "sve"},
-      {"sve2", "sve2"},               {"sme", "sme"},
+      {"sse4_2", "sse4_2"},
+      {"avx", "avx"},
+      {"avx2", "avx2"},
+      {"f16c", "f16c"},
+      {"fma", "fma"},
+      {"bmi2", "bmi2"},
+      {"avx_vnni", "avx_vnni"},
+      {"avx512f", "avx512f"},
+      {"avx512bw", "avx512bw"},
+      {"avx512vl", "avx512vl"},
+      {"avx512_vnni", "avx512_vnni"},
+      {"avx512_bf16", "avx512_bf16"},
+      {"avx512_fp16", "avx512_fp16"},
+      {"amx_tile", "amx_tile"},
+      {"amx_int8", "amx_int8"},
+      {"amx_bf16", "amx_bf16"},
+      {"asimd", "neon"},
+      {"asimddp", "dotprod"},
+      {"asimdhp", "fp16"},
+      {"i8mm", "i8mm"},
+      {"bf16", "bf16"},
+      {"sve", "sve"},
+      {"sve2", "sve2"},
+      {"sme", "sme"},
   };
   return *words;
 }
@@ -87,8 +99,10 @@ MemoryFacts ParseMemInfo(std::string_view text) {
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
     const std::string_view key = Trim(line.substr(0, colon));
-    if (key == "HugePages_Total") pages = ParseU64(line.substr(colon + 1));
-    else if (const auto n = Kilobytes(line.substr(colon + 1))) values.emplace(key, *n);
+    if (key == "HugePages_Total")
+      pages = ParseU64(line.substr(colon + 1));
+    else if (const auto n = Kilobytes(line.substr(colon + 1)))
+      values.emplace(key, *n);
   }
   const auto find = [&](std::string_view key) -> std::optional<Bytes> {
     const auto it = values.find(key);

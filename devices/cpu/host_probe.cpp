@@ -10,8 +10,10 @@ constexpr size_t kMaxCpuInfo = 8 * kMiB;
 
 // Fills what /proc/cpuinfo leaves out (ARM has no "core id").
 void AddTopology(const Root& root, CpuFacts& cpu) {
-  if (const auto online = CountCpuList(root.Read("/sys/devices/system/cpu/online").text)) cpu.logical = online;
-  if (const auto nodes = CountCpuList(root.Read("/sys/devices/system/node/online").text)) cpu.numa_nodes = nodes;
+  if (const auto online = CountCpuList(root.Read("/sys/devices/system/cpu/online").text))
+    cpu.logical = online;
+  if (const auto nodes = CountCpuList(root.Read("/sys/devices/system/node/online").text))
+    cpu.numa_nodes = nodes;
   if (cpu.physical && cpu.sockets) return;
   std::set<std::pair<std::string, std::string>> cores;
   std::set<std::string> packages;
@@ -35,8 +37,10 @@ void ReadMemlock(std::string_view limits, HostFacts& out) {
     if (!line.starts_with(kName)) continue;
     const auto words = Words(line.substr(kName.size()));
     if (words.empty()) return;
-    if (words[0] == "unlimited") out.memlock_unlimited = true;
-    else out.memlock_limit = ParseU64(words[0]);
+    if (words[0] == "unlimited")
+      out.memlock_unlimited = true;
+    else
+      out.memlock_limit = ParseU64(words[0]);
   }
 }
 

@@ -135,7 +135,8 @@ TEST(ThreadsAllowedTest, AQuotaIsRoundedDownButNeverToZero) {
 TEST(ThreadsAllowedTest, AParentsQuotaCounts) {
   FakeTree tree;
   AddSixteenCores(tree);
-  tree.File("/sys/fs/cgroup/slice/svc/cpu.max", "max 100000").File("/sys/fs/cgroup/slice/cpu.max", "200000 100000");
+  tree.File("/sys/fs/cgroup/slice/svc/cpu.max", "max 100000")
+      .File("/sys/fs/cgroup/slice/cpu.max", "200000 100000");
   EXPECT_EQ(Threads(tree), 2);
 }
 
@@ -152,7 +153,8 @@ TEST(ThreadsAllowedTest, V1FilesCount) {
   FakeTree tree;
   AddSixteenCores(tree);
   tree.File("/proc/self/cgroup", "1:cpu:/a\n3:cpuset:/a\n");
-  tree.File("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "350000").File("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000");
+  tree.File("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "350000")
+      .File("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000");
   tree.File("/sys/fs/cgroup/cpuset/a/cpuset.cpus", "0-7");
   std::string source;
   EXPECT_EQ(ThreadsAllowed(ReadHost(tree.root()), source), 3);
@@ -176,15 +178,15 @@ TEST(CpuInfoTest, CountsCoresNotThreads) {
 }
 
 TEST(CpuInfoTest, TwoPackagesMayShareCoreNumbers) {
-  const CpuFacts cpu = ParseCpuInfo(
-      "processor: 0\nphysical id: 0\ncore id: 0\n\nprocessor: 1\nphysical id: 1\ncore id: 0\n");
+  const CpuFacts cpu =
+      ParseCpuInfo("processor: 0\nphysical id: 0\ncore id: 0\n\nprocessor: 1\nphysical id: 1\ncore id: 0\n");
   EXPECT_EQ(cpu.physical, 2);
   EXPECT_EQ(cpu.sockets, 2);
 }
 
 TEST(CpuInfoTest, ArmHasNoCoreIdsAndOtherWords) {
-  const CpuFacts cpu = ParseCpuInfo(
-      "processor\t: 0\nFeatures\t: fp asimd asimddp i8mm bf16 sve2\nCPU implementer\t: 0x41\n");
+  const CpuFacts cpu =
+      ParseCpuInfo("processor\t: 0\nFeatures\t: fp asimd asimddp i8mm bf16 sve2\nCPU implementer\t: 0x41\n");
   EXPECT_EQ(cpu.logical, 1);
   EXPECT_EQ(cpu.physical, std::nullopt);
   EXPECT_THAT(cpu.isa, ElementsAre("bf16", "dotprod", "i8mm", "neon", "sve2"));

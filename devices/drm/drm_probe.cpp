@@ -91,7 +91,8 @@ void AskI915(int fd, DrmAnswer& out) {
   drm_i915_query query{};
   query.num_items = 1;
   query.items_ptr = reinterpret_cast<uint64_t>(&item);
-  if (Ioctl(fd, DRM_IOCTL_I915_QUERY, &query) != 0 || item.length < static_cast<int>(sizeof(drm_i915_query_memory_regions)) ||
+  if (Ioctl(fd, DRM_IOCTL_I915_QUERY, &query) != 0 ||
+      item.length < static_cast<int>(sizeof(drm_i915_query_memory_regions)) ||
       item.length > static_cast<int>(kMaxReply)) {
     out.error = "I915_QUERY_MEMORY_REGIONS is not answered by this kernel";
     return;

@@ -36,7 +36,8 @@ std::optional<uint32_t> Id(const Properties& p, std::string_view key) {
 }
 
 // Sum of the node's banks of the given types: 0 is system memory, 1 and 2 visible and invisible VRAM.
-std::optional<Bytes> BankBytes(const Root& root, const std::string& dir, std::initializer_list<uint64_t> types) {
+std::optional<Bytes> BankBytes(const Root& root, const std::string& dir,
+                               std::initializer_list<uint64_t> types) {
   std::optional<Bytes> sum;
   for (const std::string& bank : root.List(dir + "/mem_banks")) {
     const Properties p = ParseProperties(root.Read(dir + "/mem_banks/" + bank + "/properties").text);

@@ -163,9 +163,12 @@ class Collector {
       if (!NotThere(value)) gpu.ecc = value == "Enabled";
     }
     if (key == "default_power_limit") gpu.power_limit_w = Watts(value);
-    if (key == "gpu_util" || (parent == "utilization" && key == "gpu")) gpu.utilization_percent = LeadingInt(value);
-    if (key == "max_link_gen" || (parent == "pcie_generation" && key == "max")) gpu.pcie_generation = LeadingInt(value);
-    if (key == "max_link_width" || (parent == "link_width" && key == "max")) gpu.pcie_width = LeadingInt(value);
+    if (key == "gpu_util" || (parent == "utilization" && key == "gpu"))
+      gpu.utilization_percent = LeadingInt(value);
+    if (key == "max_link_gen" || (parent == "pcie_generation" && key == "max"))
+      gpu.pcie_generation = LeadingInt(value);
+    if (key == "max_link_width" || (parent == "link_width" && key == "max"))
+      gpu.pcie_width = LeadingInt(value);
   }
 
   NvidiaFacts& out_;
@@ -226,9 +229,12 @@ void ReadTable(std::string_view text, NvidiaFacts& out) {
 
 NvidiaFacts ParseNvidiaSmi(std::string_view text) {
   NvidiaFacts out;
-  if (text.find("<nvidia_smi_log") != std::string_view::npos) WalkXml(text, Collector(out));
-  else if (text.find("NVSMI LOG") != std::string_view::npos) WalkQuery(text, Collector(out));
-  else ReadTable(text, out);
+  if (text.find("<nvidia_smi_log") != std::string_view::npos)
+    WalkXml(text, Collector(out));
+  else if (text.find("NVSMI LOG") != std::string_view::npos)
+    WalkQuery(text, Collector(out));
+  else
+    ReadTable(text, out);
   for (NvidiaGpu& gpu : out.gpus) {
     if (gpu.total && gpu.free && *gpu.free > *gpu.total) gpu.free = gpu.total;
     if (!gpu.free && gpu.total && gpu.used) gpu.free = SaturatingSub(*gpu.total, *gpu.used);

@@ -27,8 +27,7 @@ bool IsVirtualDisplay(uint32_t vendor, uint32_t device) {
 
 // AMD's class 1180 also holds the sensor hub, so ids decide; the last six are announced parts.
 bool IsAmdNpu(uint32_t vendor, uint32_t device) {
-  return vendor == kAmd &&
-         Among(device, {0x1502, 0x17f0, 0x17f1, 0x17f2, 0x17f3, 0x1b0a, 0x1b0b, 0x1b0c});
+  return vendor == kAmd && Among(device, {0x1502, 0x17f0, 0x17f1, 0x17f2, 0x17f3, 0x1b0a, 0x1b0b, 0x1b0c});
 }
 
 bool IsIntelNpu(uint32_t vendor, uint32_t device, const std::string& driver) {
@@ -135,8 +134,10 @@ class Enumerator {
   void Cards() {
     for (const std::string& name : root_.List("/sys/class/drm")) {
       int number = 0;
-      if (NumberAfter(name, "card", number)) Card(name);
-      else if (NumberAfter(name, "renderD", number)) Render(name, number);
+      if (NumberAfter(name, "card", number))
+        Card(name);
+      else if (NumberAfter(name, "renderD", number))
+        Render(name, number);
     }
   }
 
@@ -219,7 +220,8 @@ std::string PciAddress(std::string_view text) {
   if (dot == std::string_view::npos || colon == std::string_view::npos || colon > dot) return "";
   const size_t first = text.rfind(':', colon - 1);
   const bool with_domain = colon > 0 && first != std::string_view::npos;
-  const std::string_view bus_text = with_domain ? text.substr(first + 1, colon - first - 1) : text.substr(0, colon);
+  const std::string_view bus_text =
+      with_domain ? text.substr(first + 1, colon - first - 1) : text.substr(0, colon);
   const auto domain = with_domain ? ParseHex(text.substr(0, first)) : std::optional<uint64_t>(0);
   const auto bus = ParseHex(bus_text);
   const auto slot = ParseHex(text.substr(colon + 1, dot - colon - 1));

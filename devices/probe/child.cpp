@@ -45,7 +45,9 @@ std::string LastLine(const std::string& text) {
   const size_t end = text.find_last_not_of("\r\n ");
   if (end == std::string::npos) return "";
   const size_t start = text.rfind('\n', end);
-  return text.substr(start == std::string::npos ? 0 : start + 1, end - (start == std::string::npos ? -1 : start)).substr(0, 300);
+  return text
+      .substr(start == std::string::npos ? 0 : start + 1, end - (start == std::string::npos ? -1 : start))
+      .substr(0, 300);
 }
 
 }  // namespace
@@ -98,7 +100,8 @@ void Child::Kill() {
 Child::Outcome Child::Finish(Time::time_point deadline) {
   Outcome outcome;
   if (pid_ <= 0) {
-    outcome.error = spawn_error_ == 0 ? "already finished" : fmt::format("cannot start: {}", strerror(spawn_error_));
+    outcome.error =
+        spawn_error_ == 0 ? "already finished" : fmt::format("cannot start: {}", strerror(spawn_error_));
     return outcome;
   }
   std::string errors;

@@ -15,10 +15,10 @@ namespace rumbo {
 class Child {
  public:
   struct Outcome {
-    bool ok = false;          // exited with 0 in time
+    bool ok = false;  // exited with 0 in time
     bool timed_out = false;
-    std::string output;       // stdout, at most 4 MiB
-    std::string error;        // "" when ok: "killed by signal 11", "did not answer within 5000 ms" ...
+    std::string output;  // stdout, at most 4 MiB
+    std::string error;   // "" when ok: "killed by signal 11", "did not answer within 5000 ms" ...
   };
 
   // `argv[0]` is looked up in PATH where it has no slash. stdin is /dev/null.

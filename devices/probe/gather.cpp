@@ -32,7 +32,8 @@ struct Shared {
   std::vector<PciFunction> functions;
 };
 
-std::shared_ptr<Slot> Start(tbb::task_arena& arena, const Probe& probe, std::shared_ptr<const Shared> shared) {
+std::shared_ptr<Slot> Start(tbb::task_arena& arena, const Probe& probe,
+                            std::shared_ptr<const Shared> shared) {
   auto slot = std::make_shared<Slot>();
   arena.enqueue([slot, shared, &probe] {
     Probe::Apply apply = probe.Read(shared->root, shared->functions);
@@ -48,9 +49,10 @@ std::shared_ptr<Slot> Start(tbb::task_arena& arena, const Probe& probe, std::sha
 bool Collect(Slot& slot, Time::time_point deadline, const Probe& probe, Facts& facts) {
   std::unique_lock lock(slot.mutex);
   if (!slot.ready.wait_until(lock, deadline, [&] { return slot.done; })) {
-    facts.findings.push_back({Severity::kWarning, "probe.late", "",
-                              fmt::format("Reading {} took too long, so its facts are missing.", probe.name()),
-                              "Look for a hung driver in dmesg, then run rumbo doctor again."});
+    facts.findings.push_back(
+        {Severity::kWarning, "probe.late", "",
+         fmt::format("Reading {} took too long, so its facts are missing.", probe.name()),
+         "Look for a hung driver in dmesg, then run rumbo doctor again."});
     return false;
   }
   slot.apply(facts);
@@ -101,8 +103,9 @@ void AddNvidia(const Root& root, Child* nvml, Time::time_point deadline, Facts& 
 }
 
 void AddEnvironment(Facts& facts) {
-  for (const char* name : {"HSA_OVERRIDE_GFX_VERSION", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-                           "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "GGML_VK_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
+  for (const char* name :
+       {"HSA_OVERRIDE_GFX_VERSION", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
+        "GPU_DEVICE_ORDINAL", "GGML_VK_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
     if (const char* value = getenv(name)) facts.environment.emplace(name, std::string(value).substr(0, 1000));
   }
 }
@@ -121,13 +124,16 @@ Gathered GatherWith(const Root& root, const GatherOptions& options, const Probe&
   facts.live = root.live();
   std::unique_ptr<Child> vulkan, hip, nvml;
   if (options.vendor_libraries && root.live()) {
-    const auto ask = [&](const char* name) { return std::make_unique<Child>(std::vector<std::string>{options.self, "--vendor", name}); };
+    const auto ask = [&](const char* name) {
+      return std::make_unique<Child>(std::vector<std::string>{options.self, "--vendor", name});
+    };
     vulkan = ask("vulkan"), hip = ask("hip"), nvml = ask("nvml");
   }
 
   const int threads = static_cast<int>(enriching.size()) + 1;
   // Readers wait for the kernel, not for a CPU: one thread each, and none can starve another.
-  static const auto* limit = new tbb::global_control(tbb::global_control::max_allowed_parallelism, threads + 1);
+  static const auto* limit =
+      new tbb::global_control(tbb::global_control::max_allowed_parallelism, threads + 1);
   (void)limit;
   auto* arena = new tbb::task_arena(threads + 1, 1);
   auto shared = std::make_shared<Shared>(Shared{root, {}});

@@ -13,8 +13,8 @@
 namespace rumbo {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 using Time = std::chrono::steady_clock;
 
 class NamedProbe : public Probe {
@@ -112,7 +112,8 @@ TEST(ChildTest, ExitCodesAndLastWordsAreReported) {
 TEST(ChildTest, SignalsAreReported) { EXPECT_THAT(RunShell("kill -SEGV $$").error, HasSubstr("signal 11")); }
 
 TEST(ChildTest, AMissingProgramIsReported) {
-  EXPECT_THAT(Child({"/no/such/program"}).Finish(Time::now() + milliseconds(5000)).error, HasSubstr("cannot start"));
+  EXPECT_THAT(Child({"/no/such/program"}).Finish(Time::now() + milliseconds(5000)).error,
+              HasSubstr("cannot start"));
 }
 
 TEST(ChildTest, TooMuchOutputIsCut) {
@@ -129,14 +130,13 @@ TEST(ChildTest, AnAnswerThatWasThereInTimeCountsAfterTheDeadline) {
   EXPECT_EQ(outcome.output, "here\n");
 }
 
-TEST(ChildTest, EndlessOutputEndsAtTheDeadline) {
-  EXPECT_TRUE(RunShell("yes", milliseconds(200)).timed_out);
-}
+TEST(ChildTest, EndlessOutputEndsAtTheDeadline) { EXPECT_TRUE(RunShell("yes", milliseconds(200)).timed_out); }
 
 TEST(ChildTest, WhatItStartedDiesWithIt) {
   // The child is late and has a child of its own, which ignores everything but SIGKILL.
   const auto start = Time::now();
-  const auto outcome = RunShell("(trap '' TERM INT HUP; while :; do sleep 1; done) & echo $!; wait", milliseconds(300));
+  const auto outcome =
+      RunShell("(trap '' TERM INT HUP; while :; do sleep 1; done) & echo $!; wait", milliseconds(300));
   EXPECT_TRUE(outcome.timed_out);
   EXPECT_LT(Time::now() - start, milliseconds(10000));
   const int grandchild = atoi(outcome.output.c_str());

@@ -25,11 +25,13 @@ constexpr std::string_view kUsage =
     "usage: rumbo-probe --json [--root DIR] [--cache-dir DIR] [--measure] [--measure-cpu] [--no-vendors]\n"
     "                   [--deadline-ms N]\n"
     "  --json         print the topology as JSON\n"
-    "  --root DIR     read DIR/sys, DIR/proc and DIR/dev instead of this machine's, and what tools printed there:\n"
+    "  --root DIR     read DIR/sys, DIR/proc and DIR/dev instead of this machine's, and what tools printed "
+    "there:\n"
     "                 DIR/tools/{nvidia-smi,vulkaninfo,rocminfo,xrt-smi}.txt and rocm-smi.json\n"
     "  --cache-dir D  keep and reuse measurements in D\n"
     "  --measure-cpu  measure memory bandwidth (about 100 ms of all CPUs) unless the cache has it\n"
-    "  --measure      the same, and time a copy and a matrix kernel on each GPU (seconds; keep the results with\n"
+    "  --measure      the same, and time a copy and a matrix kernel on each GPU (seconds; keep the results "
+    "with\n"
     "                 --cache-dir)\n"
     "  --no-vendors   do not ask Vulkan, HIP and NVML (they are not asked about a DIR either)\n"
     "  --deadline-ms  for everything together; what is late is left out and said (default 5000)\n";
@@ -62,15 +64,24 @@ bool ParseOptions(int argc, char** argv, Options& out) {
       return !into.empty();
     };
     bool ok = true;
-    if (arg == "--json") out.json = true;
-    else if (arg == "--measure-cpu") out.measure_cpu = true;
-    else if (arg == "--measure") out.measure_cpu = out.measure_gpus = true;
-    else if (arg == "--root") ok = value(out.root);
-    else if (arg == "--cache-dir") ok = value(out.cache_dir);
-    else if (arg == "--vendor") ok = value(out.vendor);
-    else if (arg == "--no-vendors") out.gather.vendor_libraries = false;
-    else if (arg == "--deadline-ms") ok = Milliseconds(argc, argv, i, out.gather.deadline);
-    else ok = false;
+    if (arg == "--json")
+      out.json = true;
+    else if (arg == "--measure-cpu")
+      out.measure_cpu = true;
+    else if (arg == "--measure")
+      out.measure_cpu = out.measure_gpus = true;
+    else if (arg == "--root")
+      ok = value(out.root);
+    else if (arg == "--cache-dir")
+      ok = value(out.cache_dir);
+    else if (arg == "--vendor")
+      ok = value(out.vendor);
+    else if (arg == "--no-vendors")
+      out.gather.vendor_libraries = false;
+    else if (arg == "--deadline-ms")
+      ok = Milliseconds(argc, argv, i, out.gather.deadline);
+    else
+      ok = false;
     if (!ok) {
       std::fprintf(stderr, "rumbo-probe: bad argument '%s'\n%s", argv[i], kUsage.data());
       return false;
@@ -95,7 +106,8 @@ void AddCpuBandwidth(const Options& options, const Root& root, Facts& facts) {
 
 void AddGpuMeasurements(const Options& options, const Root& root, Facts& facts) {
   if (!root.live()) return;
-  facts.measured = options.measure_gpus ? MeasureGpus(options.gather.self, facts.findings) : LoadMeasurements(options.cache_dir);
+  facts.measured = options.measure_gpus ? MeasureGpus(options.gather.self, facts.findings)
+                                        : LoadMeasurements(options.cache_dir);
   if (options.measure_gpus) StoreMeasurements(options.cache_dir, facts.measured);
 }
 
@@ -111,12 +123,18 @@ int AnswerForVendor(const std::string& vendor) {
   const int out = dup(STDOUT_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);
   std::string json;
-  if (vendor == "vulkan") json = json_fields::ToJson(AskVulkan());
-  else if (vendor == "hip") json = json_fields::ToJson(AskHip());
-  else if (vendor == "vulkan-measure") json = json_fields::ToJson(MeasureVulkan());
-  else if (vendor == "hip-measure") json = json_fields::ToJson(MeasureHip());
-  else if (vendor == "nvml") json = json_fields::ToJson(AskNvml());
-  else return 2;
+  if (vendor == "vulkan")
+    json = json_fields::ToJson(AskVulkan());
+  else if (vendor == "hip")
+    json = json_fields::ToJson(AskHip());
+  else if (vendor == "vulkan-measure")
+    json = json_fields::ToJson(MeasureVulkan());
+  else if (vendor == "hip-measure")
+    json = json_fields::ToJson(MeasureHip());
+  else if (vendor == "nvml")
+    json = json_fields::ToJson(AskNvml());
+  else
+    return 2;
   for (size_t done = 0; done < json.size();) {
     const ssize_t n = write(out, json.data() + done, json.size() - done);
     if (n <= 0) _exit(1);

@@ -36,15 +36,18 @@ std::vector<Measurement> MeasureGpus(const std::string& self, std::vector<Findin
   std::vector<Measurement> out;
   // One after the other: two at once would share the memory they measure.
   for (const char* what : {"vulkan-measure", "hip-measure"}) {
-    const auto outcome = Child({self, "--vendor", what}).Finish(std::chrono::steady_clock::now() + std::chrono::minutes(1));
+    const auto outcome =
+        Child({self, "--vendor", what}).Finish(std::chrono::steady_clock::now() + std::chrono::minutes(1));
     if (!outcome.ok) {
-      findings.push_back({Severity::kWarning, "probe.measure_failed", "", fmt::format("{}: {}.", what, outcome.error),
+      findings.push_back({Severity::kWarning, "probe.measure_failed", "",
+                          fmt::format("{}: {}.", what, outcome.error),
                           "Figures of a table are used instead. Update the GPU's driver and measure again."});
       continue;
     }
     for (Measurement& m : Parse(outcome.output)) {
       if (!m.error.empty()) {
-        findings.push_back({Severity::kWarning, "probe.measure_failed", "", fmt::format("{} on {}: {}.", what, m.name.empty() ? m.key : m.name, m.error),
+        findings.push_back({Severity::kWarning, "probe.measure_failed", "",
+                            fmt::format("{} on {}: {}.", what, m.name.empty() ? m.key : m.name, m.error),
                             "Figures of a table are used instead."});
       }
       out.push_back(std::move(m));

@@ -10,7 +10,8 @@
 namespace rumbo {
 
 // One reader of /sys, /proc or /dev. Implementations never throw, never write, never block on purpose, and
-// read malformed trees without harm: missing is unknown. Contract suite: tests/contract/probe_contract_test.cpp.
+// read malformed trees without harm: missing is unknown. Contract suite:
+// tests/contract/probe_contract_test.cpp.
 //
 // Threading: stateless; probes run side by side.
 class Probe {

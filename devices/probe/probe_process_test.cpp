@@ -27,7 +27,8 @@ struct ProbeRun {
 ProbeRun Probe(const std::string& arguments, const std::string& environment = "") {
   ProbeRun run;
   const auto start = std::chrono::steady_clock::now();
-  const std::string command = environment + " " + RUMBO_BIN_DIR + "/rumbo-probe " + arguments + " 2>/dev/null";
+  const std::string command =
+      environment + " " + RUMBO_BIN_DIR + "/rumbo-probe " + arguments + " 2>/dev/null";
   FILE* pipe = popen(command.c_str(), "r");
   char buffer[65536];
   for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) run.output.append(buffer, n);
@@ -63,10 +64,12 @@ TEST(ProbeProcessTest, AnswersForThisMachine) {
 }
 
 TEST(ProbeProcessTest, TheRealVulkanLoaderNeverMakesAGpuOfASoftwareRenderer) {
-  const ProbeRun run = Probe("--json", "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/lvp_icd.x86_64.json "
-                                  "VK_ICD_FILENAMES=/usr/share/vulkan/icd.d/lvp_icd.x86_64.json");
+  const ProbeRun run = Probe("--json",
+                             "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/lvp_icd.x86_64.json "
+                             "VK_ICD_FILENAMES=/usr/share/vulkan/icd.d/lvp_icd.x86_64.json");
   ASSERT_EQ(run.exit_code, 0);
-  if (Find(run.topology, "vulkan.unavailable") != nullptr) GTEST_SKIP() << "no Vulkan loader or llvmpipe here";
+  if (Find(run.topology, "vulkan.unavailable") != nullptr)
+    GTEST_SKIP() << "no Vulkan loader or llvmpipe here";
   const Device* d = run.topology.FindDevice("software-llvmpipe");
   ASSERT_NE(d, nullptr);
   EXPECT_EQ(d->kind, DeviceKind::kCpu);
@@ -138,8 +141,8 @@ TEST(ProbeProcessTest, VendorLibrariesSayNothingAboutATree) {
 }
 
 TEST(ProbeProcessTest, BadArgumentsAreUsageErrors) {
-  for (const char* arguments : {"", "--json --nope", "--json --root", "--json --root /no/such/dir", "--json --deadline-ms 0",
-                                "--json --deadline-ms x", "--vendor nope"}) {
+  for (const char* arguments : {"", "--json --nope", "--json --root", "--json --root /no/such/dir",
+                                "--json --deadline-ms 0", "--json --deadline-ms x", "--vendor nope"}) {
     EXPECT_EQ(Probe(arguments).exit_code, 2) << arguments;
   }
 }
@@ -149,7 +152,8 @@ TEST(ProbeProcessTest, MeasuredBandwidthIsKeptInTheCache) {
   const ProbeRun first = Probe("--json --no-vendors --measure-cpu --cache-dir " + cache.dir());
   const ProbeRun second = Probe("--json --no-vendors --cache-dir " + cache.dir());
   ASSERT_TRUE(first.topology.devices.at(0).bandwidth_bytes_s.value.has_value());
-  EXPECT_EQ(first.topology.devices.at(0).bandwidth_bytes_s.value, second.topology.devices.at(0).bandwidth_bytes_s.value);
+  EXPECT_EQ(first.topology.devices.at(0).bandwidth_bytes_s.value,
+            second.topology.devices.at(0).bandwidth_bytes_s.value);
   EXPECT_THAT(second.topology.devices.at(0).bandwidth_bytes_s.source, HasSubstr("measured here"));
 }
 
@@ -166,7 +170,8 @@ TEST(ProbeProcessTest, OurKernelsRunOnTheSoftwareRendererAndAreKept) {
   EXPECT_GT(d->fp32_flops.value.value_or(0), 1e7);
   EXPECT_THAT(d->bandwidth_bytes_s.source, HasSubstr("measured here"));
   const ProbeRun second = Probe("--json --cache-dir " + cache.dir());
-  EXPECT_EQ(second.topology.FindDevice("software-llvmpipe")->bandwidth_bytes_s.value, d->bandwidth_bytes_s.value);
+  EXPECT_EQ(second.topology.FindDevice("software-llvmpipe")->bandwidth_bytes_s.value,
+            d->bandwidth_bytes_s.value);
 }
 
 TEST(ProbeProcessTest, AHipCopyIsTimedAndItsResultChecked) {

@@ -79,9 +79,9 @@ const Probe& PciProbe() {
 }
 
 const std::vector<const Probe*>& EnrichingProbes() {
-  static const auto* probes = new std::vector<const Probe*>{new HostProbe(), new AmdgpuProbe(), new KfdProbe(),
-                                                            new DrmProbe(), new AccelProbe(),
-                                                            new ToolProbe()};  // last: it fills gaps
+  static const auto* probes =
+      new std::vector<const Probe*>{new HostProbe(),  new AmdgpuProbe(), new KfdProbe(), new DrmProbe(),
+                                    new AccelProbe(), new ToolProbe()};  // last: it fills gaps
   return *probes;
 }
 

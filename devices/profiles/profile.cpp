@@ -31,7 +31,8 @@ bool IsName(std::string_view name) {
 // Builds one topology; throws YAML::Exception on malformed input.
 class Builder {
  public:
-  Builder(std::string_view name, const ChipTable& chips) : chips_(chips), origin_("profile " + std::string(name)) {
+  Builder(std::string_view name, const ChipTable& chips)
+      : chips_(chips), origin_("profile " + std::string(name)) {
     out_.source = "profile:" + std::string(name);
   }
 
@@ -113,7 +114,8 @@ class Builder {
     cpu.pools = {"pool-system"};
     cpu.cores_physical = node["cores"].as<int>();
     cpu.cores_logical = node["threads"].as<int>();
-    if (*cpu.cores_physical < 1 || *cpu.cores_logical < *cpu.cores_physical) Fail(node, "cores and threads do not fit");
+    if (*cpu.cores_physical < 1 || *cpu.cores_logical < *cpu.cores_physical)
+      Fail(node, "cores and threads do not fit");
     cpu.threads_allowed = cpu.cores_logical;
     cpu.threads_allowed_source = origin_;
     cpu.isa = node["isa"].as<std::vector<std::string>>();
@@ -135,7 +137,8 @@ class Builder {
   void Gpu(const YAML::Node& node) {
     Device d = Start(ChipOf(node), DeviceKind::kGpu, node);
     // Made-up addresses, one bus per card, so that ids look like a probe's.
-    d.pci_address = fmt::format("0000:{:02x}:00.0", d.memory_kind == MemoryKind::kUnified ? 0xc5 : 3 + 0x20 * gpus_);
+    d.pci_address =
+        fmt::format("0000:{:02x}:00.0", d.memory_kind == MemoryKind::kUnified ? 0xc5 : 3 + 0x20 * gpus_);
     d.id = "gpu-" + d.pci_address;
     if (d.memory_kind == MemoryKind::kDiscrete) {
       d.pools = {"pool-vram-" + d.pci_address};
@@ -144,9 +147,11 @@ class Builder {
       Unified(node, d);
     }
     if (node["link_gbps"]) {
-      d.link_bytes_s = {node["link_gbps"]["value"].as<double>() * 1e9, origin_ + ": " + node["link_gbps"]["source"].as<std::string>()};
+      d.link_bytes_s = {node["link_gbps"]["value"].as<double>() * 1e9,
+                        origin_ + ": " + node["link_gbps"]["source"].as<std::string>()};
     }
-    for (const YAML::Node& b : node["backends"]) d.backends.push_back(Backend(b.as<std::string>(), d, std::to_string(gpus_)));
+    for (const YAML::Node& b : node["backends"])
+      d.backends.push_back(Backend(b.as<std::string>(), d, std::to_string(gpus_)));
     if (d.backends.empty()) Fail(node, "a GPU needs its backends");
     ++gpus_;
     out_.devices.push_back(std::move(d));
@@ -159,13 +164,16 @@ class Builder {
     if (node["gtt"]) {
       const Sourced<Bytes> size = Size(node["gtt"]);
       gtt = std::min(*size.value, *system.total_bytes);
-      system.limits.push_back({"limit-gtt-" + d.pci_address, LimitKind::kGtt, gtt, 0, {d.id}, {}, origin_ + ": " + size.source});
+      system.limits.push_back(
+          {"limit-gtt-" + d.pci_address, LimitKind::kGtt, gtt, 0, {d.id}, {}, origin_ + ": " + size.source});
     }
     if (!node["carveout"]) return;
     const std::string id = "pool-carveout-" + d.pci_address;
     MemoryPool carveout = Pool(id, PoolKind::kCarveout, node["carveout"], 0);
-    if (gtt > *carveout.total_bytes) d.pools = {"pool-system", id};
-    else d.pools = {id, "pool-system"};
+    if (gtt > *carveout.total_bytes)
+      d.pools = {"pool-system", id};
+    else
+      d.pools = {id, "pool-system"};
     out_.pools.push_back(std::move(carveout));
   }
 
@@ -197,7 +205,8 @@ std::string SomeNames() {
 
 std::vector<std::string> ProfileDirs() {
   std::vector<std::string> out;
-  if (const char* share = getenv("RUMBO_SHARE"); share != nullptr && *share != '\0') out.push_back(std::string(share) + "/profiles");
+  if (const char* share = getenv("RUMBO_SHARE"); share != nullptr && *share != '\0')
+    out.push_back(std::string(share) + "/profiles");
   out.push_back(ExecutableDir() + "/../share/rumbo/profiles");
   return out;
 }
@@ -227,14 +236,16 @@ absl::StatusOr<Topology> LoadProfile(std::string_view name) {
   const std::string names = SomeNames();
   return Error(absl::StatusCode::kNotFound, Reason::kProfileNotFound,
                fmt::format("there is no hardware profile '{}'", std::string(name.substr(0, 100))),
-               names.empty() ? "Set RUMBO_SHARE to the folder that holds profiles/." : "Choose one of: " + names + ".");
+               names.empty() ? "Set RUMBO_SHARE to the folder that holds profiles/."
+                             : "Choose one of: " + names + ".");
 }
 
 absl::StatusOr<Topology> ParseProfile(std::string_view name, std::string_view yaml, const ChipTable& chips) {
   try {
     return Builder(name, chips).Build(YAML::Load(std::string(yaml)));
   } catch (const YAML::Exception& e) {
-    return InvalidArgument(fmt::format("profile {}: {}", std::string(name), e.what()), "Fix the profile's YAML.");
+    return InvalidArgument(fmt::format("profile {}: {}", std::string(name), e.what()),
+                           "Fix the profile's YAML.");
   }
 }
 

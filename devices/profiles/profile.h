@@ -11,15 +11,15 @@
 // Machines you do not have, as topologies of the same shape as a probe's: profiles/*.yaml.
 namespace rumbo {
 
-// Where profiles are looked for, first match wins: $RUMBO_SHARE/profiles, then share/rumbo/profiles beside the
-// folder of the running program.
+// Where profiles are looked for, first match wins: $RUMBO_SHARE/profiles, then share/rumbo/profiles beside
+// the folder of the running program.
 std::vector<std::string> ProfileDirs();
 
 // Names of all profiles, sorted. Empty where no folder is found.
 std::vector<std::string> ListProfiles();
 
-// The profile as `source` "profile:<name>". Figures come from the chip table, "profile <name>: <source>" each.
-// Errors:
+// The profile as `source` "profile:<name>". Figures come from the chip table, "profile <name>: <source>"
+// each. Errors:
 //   kNotFound (kProfileNotFound)  there is none of that name; the next step names some that exist.
 //   kInvalidArgument              the file is malformed; the message says where.
 absl::StatusOr<Topology> LoadProfile(std::string_view name);

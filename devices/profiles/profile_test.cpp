@@ -32,10 +32,27 @@ const Device& Only(const Topology& t, DeviceKind kind) {
 }
 
 TEST(ProfileTest, AllTheNamedMachinesAreThere) {
-  EXPECT_THAT(ListProfiles(),
-              IsSupersetOf({"r9700", "rx-9060-xt", "rx-6800-xt", "ryzen-ai-max-395-vgm64", "ryzen-ai-max-395-vgm96",
-                            "ryzen-ai-max-pro-495", "strix-point", "mi300x", "mi355x", "rtx-5060-ti", "rtx-5070", "h200",
-                            "b200", "gb10", "arc-b580", "xdna1", "xdna2", "intel-npu", "epyc-9654", "2x-r9700", "4x-r9700"}));
+  EXPECT_THAT(ListProfiles(), IsSupersetOf({"r9700",
+                                            "rx-9060-xt",
+                                            "rx-6800-xt",
+                                            "ryzen-ai-max-395-vgm64",
+                                            "ryzen-ai-max-395-vgm96",
+                                            "ryzen-ai-max-pro-495",
+                                            "strix-point",
+                                            "mi300x",
+                                            "mi355x",
+                                            "rtx-5060-ti",
+                                            "rtx-5070",
+                                            "h200",
+                                            "b200",
+                                            "gb10",
+                                            "arc-b580",
+                                            "xdna1",
+                                            "xdna2",
+                                            "intel-npu",
+                                            "epyc-9654",
+                                            "2x-r9700",
+                                            "4x-r9700"}));
 }
 
 TEST(ProfileTest, EveryProfileIsACompleteTopology) {
@@ -121,14 +138,15 @@ TEST(ProfileTest, AnUnknownNameIsRefusedWithNamesThatExist) {
 }
 
 TEST(ProfileTest, MalformedYamlIsATypedError) {
-  for (const char* yaml :
-       {"", "[", "title: x", "title: x\nhost: 3", "title: x\nhost: {chip: no-such-chip}",
-        "title: x\nhost: {chip: amd-epyc-7763, cores: 4, threads: 2, isa: [], memory: {value: 1, source: s}}",
-        "title: x\nhost: {chip: amd-epyc-7763, cores: 4, threads: 8, isa: [], memory: {value: -1, source: s}}",
-        "title: x\nhost: {chip: amd-epyc-7763, cores: 4, threads: 8, isa: [], memory: {value: 1, source: s}}\n"
-        "gpus: [{chip: amd-radeon-8060s, count: 1000000000, backends: [hip]}]",
-        "title: x\nhost: {chip: amd-epyc-7763, cores: 4, threads: 8, isa: [], memory: {value: 1, source: s}}\n"
-        "gpus: [{chip: amd-epyc-7763, backends: [hip]}]"}) {
+  for (
+      const char* yaml :
+      {"", "[", "title: x", "title: x\nhost: 3", "title: x\nhost: {chip: no-such-chip}",
+       "title: x\nhost: {chip: amd-epyc-7763, cores: 4, threads: 2, isa: [], memory: {value: 1, source: s}}",
+       "title: x\nhost: {chip: amd-epyc-7763, cores: 4, threads: 8, isa: [], memory: {value: -1, source: s}}",
+       "title: x\nhost: {chip: amd-epyc-7763, cores: 4, threads: 8, isa: [], memory: {value: 1, source: s}}\n"
+       "gpus: [{chip: amd-radeon-8060s, count: 1000000000, backends: [hip]}]",
+       "title: x\nhost: {chip: amd-epyc-7763, cores: 4, threads: 8, isa: [], memory: {value: 1, source: s}}\n"
+       "gpus: [{chip: amd-epyc-7763, backends: [hip]}]"}) {
     const auto result = ParseProfile("test", yaml, ChipTable::BuiltIn());
     ASSERT_FALSE(result.ok()) << yaml;
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << yaml;
@@ -146,8 +164,8 @@ TEST(ChipTableTest, TheRevisionDecidesBetweenChipsOfOneId) {
 
 TEST(ChipTableTest, EveryFigureHasASource) {
   for (const Chip& c : ChipTable::BuiltIn().chips()) {
-    for (const Sourced<double>* s : {&c.bandwidth_bytes_s, &c.fp16_flops, &c.bf16_flops, &c.fp8_flops, &c.int8_ops,
-                                     &c.fp32_flops, &c.power_watts, &c.link_bytes_s}) {
+    for (const Sourced<double>* s : {&c.bandwidth_bytes_s, &c.fp16_flops, &c.bf16_flops, &c.fp8_flops,
+                                     &c.int8_ops, &c.fp32_flops, &c.power_watts, &c.link_bytes_s}) {
       EXPECT_TRUE(!s->value || !s->source.empty()) << c.id;
     }
   }
@@ -155,7 +173,8 @@ TEST(ChipTableTest, EveryFigureHasASource) {
 
 TEST(ChipTableTest, ABrokenTableIsATypedError) {
   for (const char* yaml : {"chips: [{}]", "chips: [{id: a, name: b, kind: gpu, memory: discrete, tdp_w: 3}]",
-                           "chips: [{id: a, name: b, kind: gpu, memory: discrete}, {id: a, name: b, kind: gpu, memory: discrete}]"}) {
+                           "chips: [{id: a, name: b, kind: gpu, memory: discrete}, {id: a, name: b, kind: "
+                           "gpu, memory: discrete}]"}) {
     const auto parsed = ChipTable::Parse(yaml);
     EXPECT_FALSE(parsed.ok()) << yaml;
   }

@@ -50,9 +50,12 @@ FileText Root::Read(std::string_view path, size_t max_bytes) const {
   const auto data = ReadFile(Full(path), max_bytes);
   if (data.ok()) return {ReadState::kOk, std::string(Trim(*data))};
   switch (data.status().code()) {
-    case absl::StatusCode::kNotFound: return {ReadState::kMissing, ""};
-    case absl::StatusCode::kPermissionDenied: return {ReadState::kDenied, ""};
-    default: return {ReadState::kUnreadable, ""};
+    case absl::StatusCode::kNotFound:
+      return {ReadState::kMissing, ""};
+    case absl::StatusCode::kPermissionDenied:
+      return {ReadState::kDenied, ""};
+    default:
+      return {ReadState::kUnreadable, ""};
   }
 }
 

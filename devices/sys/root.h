@@ -31,8 +31,8 @@ struct NodeAccess {
   bool read_write = false;  // this process may open it for reading and writing (checked, not opened)
   uint32_t uid = 0;
   uint32_t gid = 0;
-  uint32_t mode = 0;        // permission bits
-  std::string group;        // name of gid, or its number
+  uint32_t mode = 0;  // permission bits
+  std::string group;  // name of gid, or its number
 };
 
 class Root {

@@ -35,7 +35,8 @@ struct PciSpec {
 
 // A function on the bus with links as sysfs has them. Returns its folder.
 inline std::string AddPci(FakeTree& tree, const PciSpec& spec, const std::string& behind = "") {
-  const std::string real = "/sys/devices/pci0000:00" + (behind.empty() ? "" : "/" + behind) + "/" + spec.address;
+  const std::string real =
+      "/sys/devices/pci0000:00" + (behind.empty() ? "" : "/" + behind) + "/" + spec.address;
   tree.File(real + "/vendor", spec.vendor + "\n").File(real + "/device", spec.device + "\n");
   tree.File(real + "/revision", spec.revision + "\n").File(real + "/class", spec.pci_class + "\n");
   tree.File(real + "/numa_node", "-1\n");
@@ -69,31 +70,40 @@ struct KfdSpec {
 inline void AddKfd(FakeTree& tree, const KfdSpec& s) {
   const std::string dir = "/sys/class/kfd/kfd/topology/nodes/" + std::to_string(s.node);
   tree.File(dir + "/properties",
-            "cpu_cores_count 0\nsimd_count " + std::to_string(s.simds) + "\nsimd_per_cu " + (s.gfx >= 100000 ? "2" : "4") +
-                "\ngfx_target_version " + std::to_string(s.gfx) + "\nvendor_id 4098\ndevice_id " + std::to_string(s.device) +
-                "\nlocation_id " + std::to_string(s.location) + "\ndomain 0\ndrm_render_minor " + std::to_string(s.render) +
+            "cpu_cores_count 0\nsimd_count " + std::to_string(s.simds) + "\nsimd_per_cu " +
+                (s.gfx >= 100000 ? "2" : "4") + "\ngfx_target_version " + std::to_string(s.gfx) +
+                "\nvendor_id 4098\ndevice_id " + std::to_string(s.device) + "\nlocation_id " +
+                std::to_string(s.location) + "\ndomain 0\ndrm_render_minor " + std::to_string(s.render) +
                 "\nunique_id " + std::to_string(s.unique) + "\nlocal_mem_size 0\n" + s.extra);
   tree.File(dir + "/name", "ip discovery\n");
   if (s.bank_bytes > 0) {
-    tree.File(dir + "/mem_banks/0/properties", "heap_type 1\nsize_in_bytes " + std::to_string(s.bank_bytes) + "\n");
+    tree.File(dir + "/mem_banks/0/properties",
+              "heap_type 1\nsize_in_bytes " + std::to_string(s.bank_bytes) + "\n");
   }
-  tree.File("/sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 32\nsimd_count 0\ngfx_target_version 0\n");
+  tree.File("/sys/class/kfd/kfd/topology/nodes/0/properties",
+            "cpu_cores_count 32\nsimd_count 0\ngfx_target_version 0\n");
   tree.File("/dev/kfd", "");
 }
 
-inline void AddAmdMemory(FakeTree& tree, const std::string& dir, uint64_t vram, uint64_t vram_used, uint64_t gtt, uint64_t gtt_used) {
-  tree.File(dir + "/mem_info_vram_total", std::to_string(vram) + "\n").File(dir + "/mem_info_vram_used", std::to_string(vram_used) + "\n");
+inline void AddAmdMemory(FakeTree& tree, const std::string& dir, uint64_t vram, uint64_t vram_used,
+                         uint64_t gtt, uint64_t gtt_used) {
+  tree.File(dir + "/mem_info_vram_total", std::to_string(vram) + "\n")
+      .File(dir + "/mem_info_vram_used", std::to_string(vram_used) + "\n");
   tree.File(dir + "/mem_info_vis_vram_total", std::to_string(vram) + "\n");
-  tree.File(dir + "/mem_info_gtt_total", std::to_string(gtt) + "\n").File(dir + "/mem_info_gtt_used", std::to_string(gtt_used) + "\n");
+  tree.File(dir + "/mem_info_gtt_total", std::to_string(gtt) + "\n")
+      .File(dir + "/mem_info_gtt_used", std::to_string(gtt_used) + "\n");
 }
 
 inline void AddDiscovery(FakeTree& tree, const std::string& dir, int major, int minor, int revision) {
   const std::string gc = dir + "/ip_discovery/die/0/11/0/";
-  tree.File(gc + "major", std::to_string(major)).File(gc + "minor", std::to_string(minor)).File(gc + "revision", std::to_string(revision));
+  tree.File(gc + "major", std::to_string(major))
+      .File(gc + "minor", std::to_string(minor))
+      .File(gc + "revision", std::to_string(revision));
 }
 
 // Ryzen AI Max+ 395 at c5:00.0. `total_gib` is what Linux sees, without the carve-out.
-inline std::string AddStrixHalo(FakeTree& tree, uint64_t vram, uint64_t gtt, uint64_t total_gib, uint64_t available_gib) {
+inline std::string AddStrixHalo(FakeTree& tree, uint64_t vram, uint64_t gtt, uint64_t total_gib,
+                                uint64_t available_gib) {
   AddMemory(tree, total_gib, available_gib);
   const std::string dir = AddPci(tree, {"0000:c5:00.0", "0x1002", "0x1586", "0xc1", "0x038000", "amdgpu"});
   AddDrm(tree, "0000:c5:00.0", 1);

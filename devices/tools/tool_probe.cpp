@@ -47,7 +47,8 @@ void MergeTools(const ToolFacts& tools, Facts& facts) {
   }
   for (const auto& npu : tools.npus) {
     const std::string key = FunctionOf(npu, facts).key;
-    const bool there = std::any_of(facts.npus.begin(), facts.npus.end(), [&](const NpuFacts& n) { return n.key == key; });
+    const bool there =
+        std::any_of(facts.npus.begin(), facts.npus.end(), [&](const NpuFacts& n) { return n.key == key; });
     if (there) continue;
     facts.npus.push_back(npu.second);
     facts.npus.back().key = key;

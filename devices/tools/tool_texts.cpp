@@ -71,22 +71,27 @@ std::optional<Bytes> RocKilobytes(std::string_view value) {
   return n ? CheckedMul(*n, kKiB) : std::nullopt;
 }
 
-std::optional<uint64_t> LeadingNumber(std::string_view value) { return ParseU64(value.substr(0, value.find('('))); }
+std::optional<uint64_t> LeadingNumber(std::string_view value) {
+  return ParseU64(value.substr(0, value.find('(')));
+}
 
 void SetRocField(const KeyValue& line, std::string_view segment, HipDevice& d) {
   if (line.key == "Name" && line.indent == 2) d.gfx_target = line.value.substr(0, line.value.find(':'));
   if (line.key == "Marketing Name") d.name = line.value.substr(0, 256);
   if (line.key == "Memory Properties") d.apu = line.value.find("APU") != std::string_view::npos;
-  if (line.key == "Chip ID") d.device_id = static_cast<uint32_t>(LeadingNumber(line.value).value_or(0) & 0xffff);
+  if (line.key == "Chip ID")
+    d.device_id = static_cast<uint32_t>(LeadingNumber(line.value).value_or(0) & 0xffff);
   if (line.key == "Compute Unit") {
     const auto n = LeadingNumber(line.value);
     if (n && *n > 0 && *n < 65536) d.compute_units = static_cast<int>(*n);
   }
   if (line.key == "BDFID") {
     const auto id = LeadingNumber(line.value);
-    if (id && *id > 0 && *id <= 0xffff) d.address = fmt::format("0000:{:02x}:{:02x}.{:x}", *id >> 8, (*id >> 3) & 0x1f, *id & 7);
+    if (id && *id > 0 && *id <= 0xffff)
+      d.address = fmt::format("0000:{:02x}:{:02x}.{:x}", *id >> 8, (*id >> 3) & 0x1f, *id & 7);
   }
-  if (line.key == "Size" && segment.starts_with("GLOBAL") && segment.find("COARSE") != std::string_view::npos && !d.total) {
+  if (line.key == "Size" && segment.starts_with("GLOBAL") &&
+      segment.find("COARSE") != std::string_view::npos && !d.total) {
     d.total = RocKilobytes(line.value);
   }
 }
@@ -173,7 +178,8 @@ std::vector<std::pair<PciFunction, AmdgpuCard>> ParseRocmSmi(std::string_view te
     if (!f.device) {  // older versions: "GPU ID"
       if (const uint32_t id = Hex32(JsonText(*fields, "GPU ID"))) f.device = id;
     }
-    if (const auto revision = ParseHex(JsonText(*fields, "Device Rev"))) f.revision = static_cast<uint32_t>(*revision & 0xff);
+    if (const auto revision = ParseHex(JsonText(*fields, "Device Rev")))
+      f.revision = static_cast<uint32_t>(*revision & 0xff);
     AmdgpuCard card;
     card.vram_total = ParseU64(JsonText(*fields, "VRAM Total Memory (B)"));
     card.vram_used = ParseU64(JsonText(*fields, "VRAM Total Used Memory (B)"));
@@ -195,7 +201,9 @@ std::vector<std::pair<PciFunction, NpuFacts>> ParseXrtSmi(std::string_view text)
     if (field.key == "NPU Firmware Version") firmware = field.value.substr(0, 64);
     // "|[0000:be:00.1]  |RyzenAI-npu5  |"
     const size_t open = line.find("|["), close = line.find(']');
-    if (open == std::string_view::npos || close == std::string_view::npos || close < open || out.size() == kMaxDevices) continue;
+    if (open == std::string_view::npos || close == std::string_view::npos || close < open ||
+        out.size() == kMaxDevices)
+      continue;
     PciFunction f;
     f.address = PciAddress(line.substr(open + 2, close - open - 2));
     const size_t bar = line.find('|', close);

@@ -40,22 +40,29 @@ std::string Version(int v) {  // 60342134 = 6.3.42134, 50120531 = 5.1.20531
 // The library with its devices counted. `error` is "" where HIP works and has at least one device.
 struct Hip {
   Hip()
-      : library({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"}) {
-    if (!library.ok()) error = "libamdhip64 cannot be loaded: " + library.error();
-    else if (!LoadApi()) error = library.name() + " lacks a symbol that every HIP has";
-    else Count();
+      : library({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
+                 "/opt/rocm/lib/libamdhip64.so"}) {
+    if (!library.ok())
+      error = "libamdhip64 cannot be loaded: " + library.error();
+    else if (!LoadApi())
+      error = library.name() + " lacks a symbol that every HIP has";
+    else
+      Count();
   }
 
   bool LoadApi() {
     return library.Load(api.init, "hipInit") && library.Load(api.device_count, "hipGetDeviceCount") &&
-           library.Load(api.pci_bus_id, "hipDeviceGetPCIBusId") && library.Load(api.device_name, "hipDeviceGetName") &&
-           library.Load(api.total_memory, "hipDeviceTotalMem") && library.Load(api.set_device, "hipSetDevice") &&
-           library.Load(api.memory_info, "hipMemGetInfo") && library.Load(api.error_string, "hipGetErrorString");
+           library.Load(api.pci_bus_id, "hipDeviceGetPCIBusId") &&
+           library.Load(api.device_name, "hipDeviceGetName") &&
+           library.Load(api.total_memory, "hipDeviceTotalMem") &&
+           library.Load(api.set_device, "hipSetDevice") && library.Load(api.memory_info, "hipMemGetInfo") &&
+           library.Load(api.error_string, "hipGetErrorString");
   }
 
   void Count() {
     int number = 0;
-    if (library.Load(api.runtime_version, "hipRuntimeGetVersion") && api.runtime_version(&number) == 0) version = Version(number);
+    if (library.Load(api.runtime_version, "hipRuntimeGetVersion") && api.runtime_version(&number) == 0)
+      version = Version(number);
     int code = api.init(0);
     if (code == 0) code = api.device_count(&count);
     if (code == 0) {
@@ -64,8 +71,10 @@ struct Hip {
     }
     count = 0;
     const char* text = api.error_string(code);
-    if (MeansNoDevice(code)) error = library.name() + " finds no GPU that it can use";
-    else error = fmt::format("HIP says: {} ({})", text == nullptr ? "unknown error" : text, code);
+    if (MeansNoDevice(code))
+      error = library.name() + " finds no GPU that it can use";
+    else
+      error = fmt::format("HIP says: {} ({})", text == nullptr ? "unknown error" : text, code);
   }
 
   std::string Address(int device) const {
@@ -138,9 +147,12 @@ Measurements MeasureHip() {
   Measurements out;
   out.error = hip.error;
   HipApi& api = hip.api;
-  if (out.error.empty() && (!hip.library.Load(api.allocate, "hipMalloc") || !hip.library.Load(api.release, "hipFree") ||
-                            !hip.library.Load(api.set_bytes, "hipMemset") || !hip.library.Load(api.copy_on_device, "hipMemcpyDtoDAsync") ||
-                            !hip.library.Load(api.copy_to_host, "hipMemcpyDtoH") || !hip.library.Load(api.synchronize, "hipDeviceSynchronize"))) {
+  if (out.error.empty() &&
+      (!hip.library.Load(api.allocate, "hipMalloc") || !hip.library.Load(api.release, "hipFree") ||
+       !hip.library.Load(api.set_bytes, "hipMemset") ||
+       !hip.library.Load(api.copy_on_device, "hipMemcpyDtoDAsync") ||
+       !hip.library.Load(api.copy_to_host, "hipMemcpyDtoH") ||
+       !hip.library.Load(api.synchronize, "hipDeviceSynchronize"))) {
     out.error = hip.library.name() + " lacks a symbol that every HIP has";
   }
   for (int i = 0; out.error.empty() && i < hip.count; ++i) {
@@ -149,8 +161,8 @@ Measurements MeasureHip() {
     m.key = hip.Address(i);
     m.driver_info = hip.version;
     void *from = nullptr, *to = nullptr;
-    if (api.set_device(i) != 0 || api.allocate(&from, kCopyBytes) != 0 || api.allocate(&to, kCopyBytes) != 0 ||
-        api.set_bytes(from, kPattern, kCopyBytes) != 0) {
+    if (api.set_device(i) != 0 || api.allocate(&from, kCopyBytes) != 0 ||
+        api.allocate(&to, kCopyBytes) != 0 || api.set_bytes(from, kPattern, kCopyBytes) != 0) {
       m.error = "no room for two buffers of " + FormatBytes(kCopyBytes);
     } else {
       m.copy_bytes_s = TimeCopy(api, from, to, m.error);

@@ -73,7 +73,8 @@ bool LoadApi(const Library& l, Api& api) {
   l.Load(api.link_generation, "nvmlDeviceGetMaxPcieLinkGeneration");
   l.Load(api.link_width, "nvmlDeviceGetMaxPcieLinkWidth");
   return l.Load(api.init, "nvmlInit_v2") && l.Load(api.error_string, "nvmlErrorString") &&
-         l.Load(api.driver_version, "nvmlSystemGetDriverVersion") && l.Load(api.count, "nvmlDeviceGetCount_v2") &&
+         l.Load(api.driver_version, "nvmlSystemGetDriverVersion") &&
+         l.Load(api.count, "nvmlDeviceGetCount_v2") &&
          l.Load(api.by_index, "nvmlDeviceGetHandleByIndex_v2") && l.Load(api.name, "nvmlDeviceGetName") &&
          l.Load(api.uuid, "nvmlDeviceGetUUID") && l.Load(api.pci, "nvmlDeviceGetPciInfo_v3") &&
          l.Load(api.memory, "nvmlDeviceGetMemoryInfo");
@@ -107,7 +108,8 @@ void ReadMig(const Api& api, Handle h, NvidiaGpu& gpu) {
     if (api.uuid(instance, text, sizeof text - 1) == 0) mig.uuid = text;
     if (api.name(instance, text, sizeof text - 1) == 0) mig.name = text;
     unsigned id = 0;
-    if (api.gpu_instance != nullptr && api.gpu_instance(instance, &id) == 0) mig.gpu_instance = static_cast<int>(id);
+    if (api.gpu_instance != nullptr && api.gpu_instance(instance, &id) == 0)
+      mig.gpu_instance = static_cast<int>(id);
     if (api.compute_instance != nullptr && api.compute_instance(instance, &id) == 0) {
       mig.compute_instance = static_cast<int>(id);
     }
@@ -136,7 +138,8 @@ NvidiaGpu ReadGpu(const Api& api, Handle h) {
   if (api.ecc != nullptr && api.ecc(h, &on, &pending) == 0) gpu.ecc = on == 1;
   unsigned n = 0;
   if (api.power_limit != nullptr && api.power_limit(h, &n) == 0 && n > 0) gpu.power_limit_w = n / 1000.0;
-  if (api.link_generation != nullptr && api.link_generation(h, &n) == 0) gpu.pcie_generation = static_cast<int>(n);
+  if (api.link_generation != nullptr && api.link_generation(h, &n) == 0)
+    gpu.pcie_generation = static_cast<int>(n);
   if (api.link_width != nullptr && api.link_width(h, &n) == 0) gpu.pcie_width = static_cast<int>(n);
   Utilization use{};
   if (api.utilization != nullptr && api.utilization(h, &use) == 0 && use.gpu <= 100) {

@@ -11,12 +11,12 @@ VulkanFacts AskVulkan();
 HipFacts AskHip();
 NvidiaFacts AskNvml();
 
-// Times a copy kernel and a matrix kernel on every Vulkan device, one after the other, each well under a second
-// on hardware. The results of both kernels are checked before their times count.
+// Times a copy kernel and a matrix kernel on every Vulkan device, one after the other, each well under a
+// second on hardware. The results of both kernels are checked before their times count.
 Measurements MeasureVulkan();
 
-// Times a copy from device memory to device memory on every HIP device. No matrix kernel: that needs a compiler
-// (hiprtc) of the same ROCm.
+// Times a copy from device memory to device memory on every HIP device. No matrix kernel: that needs a
+// compiler (hiprtc) of the same ROCm.
 Measurements MeasureHip();
 
 }  // namespace rumbo

@@ -10,17 +10,23 @@ namespace {
 
 const char* TypeWord(VkPhysicalDeviceType type) {
   switch (type) {
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return "integrated";
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return "discrete";
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return "virtual";
-    case VK_PHYSICAL_DEVICE_TYPE_CPU: return "cpu";
-    default: return "other";
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return "integrated";
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return "discrete";
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+      return "virtual";
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return "cpu";
+    default:
+      return "other";
   }
 }
 
 class DeviceReader {
  public:
-  DeviceReader(const VulkanInstance& instance, VkPhysicalDevice device) : instance_(instance), device_(device) {}
+  DeviceReader(const VulkanInstance& instance, VkPhysicalDevice device)
+      : instance_(instance), device_(device) {}
 
   VulkanDevice Read(int index) {
     out_.index = index;
@@ -40,7 +46,8 @@ class DeviceReader {
   }
 
   void ListExtensions() {
-    const auto list = instance_.Get<PFN_vkEnumerateDeviceExtensionProperties>("vkEnumerateDeviceExtensionProperties");
+    const auto list =
+        instance_.Get<PFN_vkEnumerateDeviceExtensionProperties>("vkEnumerateDeviceExtensionProperties");
     uint32_t count = 0;
     if (list == nullptr || list(device_, nullptr, &count, nullptr) != VK_SUCCESS || count > 4096) return;
     extensions_.resize(count);
@@ -51,7 +58,8 @@ class DeviceReader {
   }
 
   void Properties() {
-    VkPhysicalDevicePCIBusInfoPropertiesEXT pci{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+    VkPhysicalDevicePCIBusInfoPropertiesEXT pci{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
     VkPhysicalDeviceDriverProperties driver{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
     VkPhysicalDeviceSubgroupProperties subgroup{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
     VkPhysicalDeviceIDProperties id{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
@@ -69,21 +77,23 @@ class DeviceReader {
     out_.type = TypeWord(p.deviceType);
     out_.vendor = p.vendorID;
     out_.device = p.deviceID;
-    out_.api_version = fmt::format("{}.{}.{}", VK_API_VERSION_MAJOR(p.apiVersion), VK_API_VERSION_MINOR(p.apiVersion),
-                                   VK_API_VERSION_PATCH(p.apiVersion));
+    out_.api_version = fmt::format("{}.{}.{}", VK_API_VERSION_MAJOR(p.apiVersion),
+                                   VK_API_VERSION_MINOR(p.apiVersion), VK_API_VERSION_PATCH(p.apiVersion));
     out_.driver = std::string(driver.driverName, strnlen(driver.driverName, sizeof driver.driverName));
     out_.driver_info = std::string(driver.driverInfo, strnlen(driver.driverInfo, sizeof driver.driverInfo));
     out_.subgroup = static_cast<int>(subgroup.subgroupSize);
     for (uint8_t byte : id.deviceUUID) out_.uuid += fmt::format("{:02x}", byte);
     if (with_pci) {
-      out_.address = fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction);
+      out_.address =
+          fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction);
     }
   }
 
   void Features() {
     VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES};
-    VkPhysicalDeviceShaderFloat16Int8Features half{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES};
+    VkPhysicalDeviceShaderFloat16Int8Features half{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES};
     VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
     all.pNext = &half;
     half.pNext = &dot;
@@ -95,11 +105,13 @@ class DeviceReader {
   }
 
   void Heaps() {
-    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
     VkPhysicalDeviceMemoryProperties2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
     const bool with_budget = Has(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     all.pNext = with_budget ? &budget : nullptr;
-    const auto get = instance_.Get<PFN_vkGetPhysicalDeviceMemoryProperties2>("vkGetPhysicalDeviceMemoryProperties2");
+    const auto get =
+        instance_.Get<PFN_vkGetPhysicalDeviceMemoryProperties2>("vkGetPhysicalDeviceMemoryProperties2");
     if (get == nullptr) return;
     get(device_, &all);
     const auto& m = all.memoryProperties;

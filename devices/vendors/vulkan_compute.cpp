@@ -12,9 +12,12 @@ constexpr uint64_t kWaitNanos = 10'000'000'000;
 
 }  // namespace
 
-VulkanCompute::VulkanCompute(const VulkanInstance& instance, VkPhysicalDevice physical) : physical_(physical) {
-  const auto families = instance.Get<PFN_vkGetPhysicalDeviceQueueFamilyProperties>("vkGetPhysicalDeviceQueueFamilyProperties");
-  const auto memory = instance.Get<PFN_vkGetPhysicalDeviceMemoryProperties>("vkGetPhysicalDeviceMemoryProperties");
+VulkanCompute::VulkanCompute(const VulkanInstance& instance, VkPhysicalDevice physical)
+    : physical_(physical) {
+  const auto families =
+      instance.Get<PFN_vkGetPhysicalDeviceQueueFamilyProperties>("vkGetPhysicalDeviceQueueFamilyProperties");
+  const auto memory =
+      instance.Get<PFN_vkGetPhysicalDeviceMemoryProperties>("vkGetPhysicalDeviceMemoryProperties");
   const auto create = instance.Get<PFN_vkCreateDevice>("vkCreateDevice");
   if (families == nullptr || memory == nullptr || create == nullptr) {
     error_ = "the Vulkan loader lacks a basic function";
@@ -38,7 +41,8 @@ VulkanCompute::VulkanCompute(const VulkanInstance& instance, VkPhysicalDevice ph
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO};
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
-  if (!Check(create(physical_, &info, nullptr, &device_), "vkCreateDevice") || !LoadFunctions(instance)) return;
+  if (!Check(create(physical_, &info, nullptr, &device_), "vkCreateDevice") || !LoadFunctions(instance))
+    return;
   GetDeviceQueue_(device_, family_, 0, &queue_);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   pool.queueFamilyIndex = family_;
@@ -77,8 +81,8 @@ bool VulkanCompute::Check(VkResult result, const char* what) {
 
 bool VulkanCompute::LoadFunctions(const VulkanInstance& instance) {
   const auto get = instance.Get<PFN_vkGetDeviceProcAddr>("vkGetDeviceProcAddr");
-#define RUMBO_X(name)                                                             \
-  name##_ = reinterpret_cast<PFN_vk##name>(get(device_, "vk" #name));             \
+#define RUMBO_X(name)                                                 \
+  name##_ = reinterpret_cast<PFN_vk##name>(get(device_, "vk" #name)); \
   if (name##_ == nullptr && error_.empty()) error_ = "the driver lacks vk" #name;
   RUMBO_VK_DEVICE_FUNCTIONS(RUMBO_X)
 #undef RUMBO_X
@@ -91,12 +95,14 @@ VulkanBuffer VulkanCompute::MakeBuffer(Bytes bytes, bool host_visible) {
   out.bytes = bytes;
   VkBufferCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
   info.size = bytes;
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   if (!Check(CreateBuffer_(device_, &info, nullptr, &out.buffer), "vkCreateBuffer")) return out;
   VkMemoryRequirements need{};
   GetBufferMemoryRequirements_(device_, out.buffer, &need);
-  const VkMemoryPropertyFlags want = host_visible ? VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
-                                                  : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  const VkMemoryPropertyFlags want =
+      host_visible ? VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+                   : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
   VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO};
   allocate.allocationSize = need.size;
   bool found = false;
@@ -112,14 +118,16 @@ VulkanBuffer VulkanCompute::MakeBuffer(Bytes bytes, bool host_visible) {
   return out;
 }
 
-VulkanCompute::Kernel VulkanCompute::MakeKernel(const uint32_t* code, size_t words, const std::vector<VulkanBuffer>& buffers) {
+VulkanCompute::Kernel VulkanCompute::MakeKernel(const uint32_t* code, size_t words,
+                                                const std::vector<VulkanBuffer>& buffers) {
   Kernel out;
   if (!error_.empty()) return out;
   VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
   module_info.codeSize = words * sizeof(uint32_t);
   module_info.pCode = code;
   VkShaderModule module = VK_NULL_HANDLE;
-  if (!Check(CreateShaderModule_(device_, &module_info, nullptr, &module), "vkCreateShaderModule")) return out;
+  if (!Check(CreateShaderModule_(device_, &module_info, nullptr, &module), "vkCreateShaderModule"))
+    return out;
   modules_.push_back(module);
 
   std::vector<VkDescriptorSetLayoutBinding> bindings;
@@ -130,7 +138,9 @@ VulkanCompute::Kernel VulkanCompute::MakeKernel(const uint32_t* code, size_t wor
   set_info.bindingCount = static_cast<uint32_t>(bindings.size());
   set_info.pBindings = bindings.data();
   VkDescriptorSetLayout set_layout = VK_NULL_HANDLE;
-  if (!Check(CreateDescriptorSetLayout_(device_, &set_info, nullptr, &set_layout), "vkCreateDescriptorSetLayout")) return out;
+  if (!Check(CreateDescriptorSetLayout_(device_, &set_info, nullptr, &set_layout),
+             "vkCreateDescriptorSetLayout"))
+    return out;
   set_layouts_.push_back(set_layout);
 
   const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(uint32_t)};
@@ -139,13 +149,22 @@ VulkanCompute::Kernel VulkanCompute::MakeKernel(const uint32_t* code, size_t wor
   layout_info.pSetLayouts = &set_layout;
   layout_info.pushConstantRangeCount = 1;
   layout_info.pPushConstantRanges = &push;
-  if (!Check(CreatePipelineLayout_(device_, &layout_info, nullptr, &out.layout), "vkCreatePipelineLayout")) return out;
+  if (!Check(CreatePipelineLayout_(device_, &layout_info, nullptr, &out.layout), "vkCreatePipelineLayout"))
+    return out;
   layouts_.push_back(out.layout);
 
   VkComputePipelineCreateInfo pipeline_info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
-  pipeline_info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr};
+  pipeline_info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                         nullptr,
+                         0,
+                         VK_SHADER_STAGE_COMPUTE_BIT,
+                         module,
+                         "main",
+                         nullptr};
   pipeline_info.layout = out.layout;
-  if (!Check(CreateComputePipelines_(device_, VK_NULL_HANDLE, 1, &pipeline_info, nullptr, &out.pipeline), "vkCreateComputePipelines")) return out;
+  if (!Check(CreateComputePipelines_(device_, VK_NULL_HANDLE, 1, &pipeline_info, nullptr, &out.pipeline),
+             "vkCreateComputePipelines"))
+    return out;
   pipelines_.push_back(out.pipeline);
 
   const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, static_cast<uint32_t>(buffers.size())};
@@ -154,7 +173,8 @@ VulkanCompute::Kernel VulkanCompute::MakeKernel(const uint32_t* code, size_t wor
   pool_info.poolSizeCount = 1;
   pool_info.pPoolSizes = &size;
   VkDescriptorPool pool = VK_NULL_HANDLE;
-  if (!Check(CreateDescriptorPool_(device_, &pool_info, nullptr, &pool), "vkCreateDescriptorPool")) return out;
+  if (!Check(CreateDescriptorPool_(device_, &pool_info, nullptr, &pool), "vkCreateDescriptorPool"))
+    return out;
   descriptor_pools_.push_back(pool);
   VkDescriptorSetAllocateInfo allocate{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO};
   allocate.descriptorPool = pool;
@@ -189,7 +209,8 @@ std::optional<double> VulkanCompute::Submit() {
   submit.pCommandBuffers = &commands_;
   const auto start = std::chrono::steady_clock::now();
   if (!Check(QueueSubmit_(queue_, 1, &submit, fence_), "vkQueueSubmit")) return std::nullopt;
-  if (!Check(WaitForFences_(device_, 1, &fence_, VK_TRUE, kWaitNanos), "vkWaitForFences")) return std::nullopt;
+  if (!Check(WaitForFences_(device_, 1, &fence_, VK_TRUE, kWaitNanos), "vkWaitForFences"))
+    return std::nullopt;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ResetFences_(device_, 1, &fence_);
   return seconds;
@@ -198,9 +219,11 @@ std::optional<double> VulkanCompute::Submit() {
 void VulkanCompute::Barrier() {
   VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER};
   barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-  barrier.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_HOST_READ_BIT;
-  CmdPipelineBarrier_(commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
-                      &barrier, 0, nullptr, 0, nullptr);
+  barrier.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                          VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_HOST_READ_BIT;
+  CmdPipelineBarrier_(commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                      VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0,
+                      nullptr, 0, nullptr);
 }
 
 void VulkanCompute::Fill(const VulkanBuffer& buffer, float value) {
@@ -213,11 +236,13 @@ void VulkanCompute::Fill(const VulkanBuffer& buffer, float value) {
   Submit();
 }
 
-std::optional<double> VulkanCompute::Time(const Kernel& kernel, uint32_t parameter, uint32_t groups_x, uint32_t groups_y, int repeats) {
+std::optional<double> VulkanCompute::Time(const Kernel& kernel, uint32_t parameter, uint32_t groups_x,
+                                          uint32_t groups_y, int repeats) {
   Begin();
   if (!error_.empty()) return std::nullopt;
   CmdBindPipeline_(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
-  CmdBindDescriptorSets_(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.layout, 0, 1, &kernel.set, 0, nullptr);
+  CmdBindDescriptorSets_(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.layout, 0, 1, &kernel.set, 0,
+                         nullptr);
   CmdPushConstants_(commands_, kernel.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof parameter, &parameter);
   for (int i = 0; i < repeats; ++i) {
     CmdDispatch_(commands_, groups_x, groups_y, 1);

@@ -10,16 +10,19 @@
 
 namespace rumbo {
 
-#define RUMBO_VK_DEVICE_FUNCTIONS(X)                                                                        \
-  X(DestroyDevice) X(GetDeviceQueue) X(CreateBuffer) X(DestroyBuffer) X(GetBufferMemoryRequirements)        \
-  X(AllocateMemory) X(FreeMemory) X(BindBufferMemory) X(MapMemory) X(UnmapMemory)                           \
-  X(CreateShaderModule) X(DestroyShaderModule) X(CreateDescriptorSetLayout) X(DestroyDescriptorSetLayout)   \
-  X(CreatePipelineLayout) X(DestroyPipelineLayout) X(CreateComputePipelines) X(DestroyPipeline)             \
-  X(CreateDescriptorPool) X(DestroyDescriptorPool) X(AllocateDescriptorSets) X(UpdateDescriptorSets)        \
-  X(CreateCommandPool) X(DestroyCommandPool) X(AllocateCommandBuffers) X(BeginCommandBuffer)                \
-  X(EndCommandBuffer) X(CmdBindPipeline) X(CmdBindDescriptorSets) X(CmdPushConstants) X(CmdDispatch)        \
-  X(CmdPipelineBarrier) X(CmdFillBuffer) X(CmdCopyBuffer) X(CreateFence) X(DestroyFence) X(ResetFences)     \
-  X(QueueSubmit) X(WaitForFences) X(DeviceWaitIdle) X(ResetCommandPool)
+#define RUMBO_VK_DEVICE_FUNCTIONS(X)                                                                         \
+  X(DestroyDevice)                                                                                           \
+  X(GetDeviceQueue) X(CreateBuffer) X(DestroyBuffer) X(GetBufferMemoryRequirements) X(AllocateMemory)        \
+      X(FreeMemory) X(BindBufferMemory) X(MapMemory) X(UnmapMemory) X(CreateShaderModule)                    \
+          X(DestroyShaderModule) X(CreateDescriptorSetLayout) X(DestroyDescriptorSetLayout)                  \
+              X(CreatePipelineLayout) X(DestroyPipelineLayout) X(CreateComputePipelines) X(DestroyPipeline)  \
+                  X(CreateDescriptorPool) X(DestroyDescriptorPool) X(AllocateDescriptorSets)                 \
+                      X(UpdateDescriptorSets) X(CreateCommandPool) X(DestroyCommandPool)                     \
+                          X(AllocateCommandBuffers) X(BeginCommandBuffer) X(EndCommandBuffer)                \
+                              X(CmdBindPipeline) X(CmdBindDescriptorSets) X(CmdPushConstants) X(CmdDispatch) \
+                                  X(CmdPipelineBarrier) X(CmdFillBuffer) X(CmdCopyBuffer) X(CreateFence)     \
+                                      X(DestroyFence) X(ResetFences) X(QueueSubmit) X(WaitForFences)         \
+                                          X(DeviceWaitIdle) X(ResetCommandPool)
 
 struct VulkanBuffer {
   VkBuffer buffer = VK_NULL_HANDLE;
@@ -27,8 +30,8 @@ struct VulkanBuffer {
   Bytes bytes = 0;
 };
 
-// One Vulkan device with a compute queue: buffers, kernels, and the time that dispatches take. Everything made
-// through it is freed with it. Failures are kept in error() and make later calls do nothing.
+// One Vulkan device with a compute queue: buffers, kernels, and the time that dispatches take. Everything
+// made through it is freed with it. Failures are kept in error() and make later calls do nothing.
 class VulkanCompute {
  public:
   VulkanCompute(const VulkanInstance& instance, VkPhysicalDevice physical);
@@ -51,7 +54,8 @@ class VulkanCompute {
 
   void Fill(const VulkanBuffer& buffer, float value);
   // `repeats` dispatches one after the other; seconds for all of them.
-  std::optional<double> Time(const Kernel& kernel, uint32_t parameter, uint32_t groups_x, uint32_t groups_y, int repeats);
+  std::optional<double> Time(const Kernel& kernel, uint32_t parameter, uint32_t groups_x, uint32_t groups_y,
+                             int repeats);
   // `count` floats from `offset` floats on.
   std::vector<float> Read(const VulkanBuffer& buffer, size_t offset, size_t count);
 

@@ -26,11 +26,13 @@ void VulkanInstance::Create() {
   app.apiVersion = VK_API_VERSION_1_2;
   VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
   info.pApplicationInfo = &app;
-  const VkResult result = create == nullptr ? VK_ERROR_INITIALIZATION_FAILED : create(&info, nullptr, &handle_);
+  const VkResult result =
+      create == nullptr ? VK_ERROR_INITIALIZATION_FAILED : create(&info, nullptr, &handle_);
   if (result != VK_SUCCESS) {
     handle_ = VK_NULL_HANDLE;
-    error_ = result == VK_ERROR_INCOMPATIBLE_DRIVER ? "no Vulkan driver is installed"
-                                                    : fmt::format("vkCreateInstance failed ({})", int{result});
+    error_ = result == VK_ERROR_INCOMPATIBLE_DRIVER
+                 ? "no Vulkan driver is installed"
+                 : fmt::format("vkCreateInstance failed ({})", int{result});
     return;
   }
   const auto list = Get<PFN_vkEnumeratePhysicalDevices>("vkEnumeratePhysicalDevices");

@@ -21,7 +21,8 @@ constexpr Bytes kCardBuffer = 256 * kMiB;
 constexpr Bytes kSoftwareBuffer = 64 * kMiB;
 
 // Seconds of one dispatch: the best of several batches, each long enough to hide the cost of a submission.
-std::optional<double> BestTime(VulkanCompute& gpu, const VulkanCompute::Kernel& kernel, uint32_t parameter, uint32_t x, uint32_t y) {
+std::optional<double> BestTime(VulkanCompute& gpu, const VulkanCompute::Kernel& kernel, uint32_t parameter,
+                               uint32_t x, uint32_t y) {
   if (!gpu.Time(kernel, parameter, x, y, 1)) return std::nullopt;  // compiles, faults pages in
   const auto once = gpu.Time(kernel, parameter, x, y, 1);
   if (!once || *once <= 0) return std::nullopt;
@@ -57,7 +58,8 @@ void MeasureCopy(VulkanCompute& gpu, Bytes bytes, Measurement& out) {
 
 void MeasureMatmul(VulkanCompute& gpu, uint32_t n, Measurement& out) {
   const Bytes bytes = Bytes{n} * n * sizeof(float);
-  const VulkanBuffer a = gpu.MakeBuffer(bytes, false), b = gpu.MakeBuffer(bytes, false), c = gpu.MakeBuffer(bytes, false);
+  const VulkanBuffer a = gpu.MakeBuffer(bytes, false), b = gpu.MakeBuffer(bytes, false),
+                     c = gpu.MakeBuffer(bytes, false);
   const auto kernel = gpu.MakeKernel(kMatmulCode, std::size(kMatmulCode), {a, b, c});
   gpu.Fill(a, 1.0f);
   gpu.Fill(b, 0.5f);

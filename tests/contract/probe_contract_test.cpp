@@ -1,5 +1,5 @@
-// What every probe promises: devices/probe/probe.h. Each runs on trees that no kernel ever made, and whatever it
-// adds must still assemble into a topology that holds together.
+// What every probe promises: devices/probe/probe.h. Each runs on trees that no kernel ever made, and whatever
+// it adds must still assemble into a topology that holds together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -65,10 +65,13 @@ void AddEverything(FakeTree& tree) {
   AddR9700(tree, 0);
   AddR9700(tree, 1);
   AddPci(tree, {"0000:c6:00.1", "0x1022", "0x17f0", "0x11", "0x118000", "amdxdna"});
-  tree.Link("/sys/class/accel/accel0/device", "../../../bus/pci/devices/0000:c6:00.1").File("/dev/accel/accel0", "");
+  tree.Link("/sys/class/accel/accel0/device", "../../../bus/pci/devices/0000:c6:00.1")
+      .File("/dev/accel/accel0", "");
   AddPci(tree, {"0000:83:00.0", "0x10de", "0x2335", "0xa1", "0x030200", "nvidia"});
   AddPci(tree, {"0000:a3:00.0", "0x8086", "0xe20b", "0x00", "0x030000", "xe"});
-  tree.File("/proc/self/cgroup", "0::/a/b\n").File("/sys/fs/cgroup/a/b/memory.max", "9000000000\n").File("/sys/fs/cgroup/a/cpu.max", "400000 100000\n");
+  tree.File("/proc/self/cgroup", "0::/a/b\n")
+      .File("/sys/fs/cgroup/a/b/memory.max", "9000000000\n")
+      .File("/sys/fs/cgroup/a/cpu.max", "400000 100000\n");
   tree.File("/proc/cpuinfo", "processor: 0\nmodel name: x\nphysical id: 0\ncore id: 0\nflags: avx2\n");
 }
 
@@ -94,8 +97,8 @@ TEST_P(ProbeContract, WritesNothing) {
     for (const auto& e : std::filesystem::recursive_directory_iterator(tree.dir())) {
       struct stat info;
       lstat(e.path().c_str(), &info);
-      all += e.path().string() + ":" + std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec) + ":" +
-             std::to_string(info.st_size) + "\n";
+      all += e.path().string() + ":" + std::to_string(info.st_mtim.tv_sec) + "." +
+             std::to_string(info.st_mtim.tv_nsec) + ":" + std::to_string(info.st_size) + "\n";
     }
     return all;
   };
@@ -105,8 +108,20 @@ TEST_P(ProbeContract, WritesNothing) {
 }
 
 TEST_P(ProbeContract, EveryFileMayBeNonsense) {
-  const std::string nonsense[] = {"", "\n", std::string(4096, '\0'), "-1\n", "18446744073709551615\n", "99999999999999999999999\n",
-                                  "0x\n", "N/A\n", "\xff\xfe\xfa", std::string(70000, 'A'), "1\n2\n3\n", ":::::", "0-99999999\n", "max max max"};
+  const std::string nonsense[] = {"",
+                                  "\n",
+                                  std::string(4096, '\0'),
+                                  "-1\n",
+                                  "18446744073709551615\n",
+                                  "99999999999999999999999\n",
+                                  "0x\n",
+                                  "N/A\n",
+                                  "\xff\xfe\xfa",
+                                  std::string(70000, 'A'),
+                                  "1\n2\n3\n",
+                                  ":::::",
+                                  "0-99999999\n",
+                                  "max max max"};
   for (const std::string& text : nonsense) {
     FakeTree tree;
     AddEverything(tree);
@@ -149,9 +164,15 @@ TEST_P(ProbeContract, FilesMayBeFoldersLoopsAndPipes) {
   for (const auto& file : files) {
     std::filesystem::remove(file);
     switch (n++ % 3) {
-      case 0: std::filesystem::create_directory(file); break;
-      case 1: std::filesystem::create_symlink(file, file); break;  // a loop
-      case 2: ASSERT_EQ(mkfifo(file.c_str(), 0600), 0); break;      // reading it would block
+      case 0:
+        std::filesystem::create_directory(file);
+        break;
+      case 1:
+        std::filesystem::create_symlink(file, file);
+        break;  // a loop
+      case 2:
+        ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+        break;  // reading it would block
     }
   }
   ExpectSound(Read(tree));
@@ -170,7 +191,9 @@ TEST_P(ProbeContract, ThousandsOfEntriesAreBounded) {
   FakeTree tree;
   for (int i = 0; i < 1500; ++i) {
     tree.File("/sys/class/kfd/kfd/topology/nodes/" + std::to_string(i) + "/properties",
-              "simd_count 4\nsimd_per_cu 2\ngfx_target_version 110501\nlocation_id 1280\nunique_id 5\ndrm_render_minor " + std::to_string(i + 1) + "\n");
+              "simd_count 4\nsimd_per_cu 2\ngfx_target_version 110501\nlocation_id 1280\nunique_id "
+              "5\ndrm_render_minor " +
+                  std::to_string(i + 1) + "\n");
   }
   ExpectSound(Read(tree));
 }

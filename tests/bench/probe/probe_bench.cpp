@@ -36,8 +36,8 @@ void Report(const char* name, int runs, const std::function<void()>& work) {
   std::vector<double> times;
   for (int i = 0; i < runs; ++i) times.push_back(MillisOf(work));
   std::sort(times.begin(), times.end());
-  std::printf("%-58s median %8.3f ms  best %8.3f  worst %8.3f  of %d\n", name, times[times.size() / 2], times.front(),
-              times.back(), runs);
+  std::printf("%-58s median %8.3f ms  best %8.3f  worst %8.3f  of %d\n", name, times[times.size() / 2],
+              times.front(), times.back(), runs);
 }
 
 void RunProbe(const std::string& arguments) {
@@ -78,7 +78,8 @@ Topology ProbeTree(const std::string& root) {
 double CpuMillis() {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
-  return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1e3 + (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e3;
+  return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1e3 +
+         (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e3;
 }
 
 void Watch(const Topology& topology, const std::string& root, const char* name, int seconds) {
@@ -91,8 +92,8 @@ void Watch(const Topology& topology, const std::string& root, const char* name, 
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   const double used = CpuMillis() - before;
-  std::printf("%-58s %8.3f ms CPU in %d s at 1 Hz = %.4f %%\n", (std::string("watching, ") + name).c_str(), used, seconds,
-              used / (seconds * 10.0));
+  std::printf("%-58s %8.3f ms CPU in %d s at 1 Hz = %.4f %%\n", (std::string("watching, ") + name).c_str(),
+              used, seconds, used / (seconds * 10.0));
 }
 
 int Main(int argc, char** argv) {
@@ -109,11 +110,13 @@ int Main(int argc, char** argv) {
   if (largest.empty()) {
     std::printf("no captures in %s: those scenes are left out\n", captures.c_str());
   } else {
-    std::printf("largest capture: %s, %zu files\n", std::filesystem::path(largest).filename().c_str(), Files(largest));
+    std::printf("largest capture: %s, %zu files\n", std::filesystem::path(largest).filename().c_str(),
+                Files(largest));
     Report("rumbo-probe, largest capture", 20, [&] { RunProbe("--root " + largest); });
     Report("readers and conclusions in one process, largest capture", 50, [&] { ProbeTree(largest); });
     const Topology t = ProbeTree(largest);
-    Report("topology to JSON and back, largest capture", 50, [&] { (void)TopologyFromJson(TopologyToJson(t)).ok(); });
+    Report("topology to JSON and back, largest capture", 50,
+           [&] { (void)TopologyFromJson(TopologyToJson(t)).ok(); });
     Watch(t, largest, "largest capture", 0);
   }
   Watch(ProbeTree("/"), "/", "this machine", watch_seconds);

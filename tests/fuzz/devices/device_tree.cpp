@@ -1,5 +1,5 @@
-// Whole trees: the input is a list of (path number, length, bytes); every probe reads the tree, and the topology
-// must hold together.
+// Whole trees: the input is a list of (path number, length, bytes); every probe reads the tree, and the
+// topology must hold together.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,11 +23,30 @@ const std::vector<std::string>& Paths() {
     auto* out = new std::vector<std::string>;
     for (const std::string a : {"0000:03:00.0", "0000:c5:00.0", "0000:c6:00.1"}) {
       const std::string dir = "/sys/bus/pci/devices/" + a + "/";
-      for (const char* f : {"vendor", "device", "revision", "class", "uevent", "mem_info_vram_total", "mem_info_vram_used",
-                            "mem_info_vis_vram_total", "mem_info_gtt_total", "mem_info_gtt_used", "mem_info_vram_vendor",
-                            "max_link_speed", "current_link_width", "numa_node", "uma/carveout", "uma/carveout_options",
-                            "ip_discovery/die/0/11/0/major", "ip_discovery/die/0/11/0/minor", "ip_discovery/die/0/11/0/revision",
-                            "current_compute_partition", "unique_id", "power/runtime_status", "board_info", "accel/accel0/dev"}) {
+      for (const char* f : {"vendor",
+                            "device",
+                            "revision",
+                            "class",
+                            "uevent",
+                            "mem_info_vram_total",
+                            "mem_info_vram_used",
+                            "mem_info_vis_vram_total",
+                            "mem_info_gtt_total",
+                            "mem_info_gtt_used",
+                            "mem_info_vram_vendor",
+                            "max_link_speed",
+                            "current_link_width",
+                            "numa_node",
+                            "uma/carveout",
+                            "uma/carveout_options",
+                            "ip_discovery/die/0/11/0/major",
+                            "ip_discovery/die/0/11/0/minor",
+                            "ip_discovery/die/0/11/0/revision",
+                            "current_compute_partition",
+                            "unique_id",
+                            "power/runtime_status",
+                            "board_info",
+                            "accel/accel0/dev"}) {
         out->push_back(dir + f);
       }
     }
@@ -36,12 +55,26 @@ const std::vector<std::string>& Paths() {
       out->push_back(dir + "/properties");
       out->push_back(dir + "/mem_banks/0/properties");
     }
-    for (const char* f : {"/proc/meminfo", "/proc/cpuinfo", "/proc/self/cgroup", "/proc/self/status", "/proc/self/limits",
-                          "/proc/cmdline", "/proc/version", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/a/memory.current",
-                          "/sys/fs/cgroup/a/memory.stat", "/sys/fs/cgroup/a/cpu.max", "/sys/fs/cgroup/a/cpuset.cpus.effective",
-                          "/sys/module/ttm/parameters/pages_limit", "/sys/module/amdgpu/parameters/gttsize",
-                          "/sys/class/drm/card0/device/uevent", "/sys/class/drm/card0/device/vendor",
-                          "/sys/class/drm/renderD128/device/uevent", "/dev/kfd", "/dev/dri/renderD128", "/dev/accel/accel0"}) {
+    for (const char* f : {"/proc/meminfo",
+                          "/proc/cpuinfo",
+                          "/proc/self/cgroup",
+                          "/proc/self/status",
+                          "/proc/self/limits",
+                          "/proc/cmdline",
+                          "/proc/version",
+                          "/sys/fs/cgroup/a/memory.max",
+                          "/sys/fs/cgroup/a/memory.current",
+                          "/sys/fs/cgroup/a/memory.stat",
+                          "/sys/fs/cgroup/a/cpu.max",
+                          "/sys/fs/cgroup/a/cpuset.cpus.effective",
+                          "/sys/module/ttm/parameters/pages_limit",
+                          "/sys/module/amdgpu/parameters/gttsize",
+                          "/sys/class/drm/card0/device/uevent",
+                          "/sys/class/drm/card0/device/vendor",
+                          "/sys/class/drm/renderD128/device/uevent",
+                          "/dev/kfd",
+                          "/dev/dri/renderD128",
+                          "/dev/accel/accel0"}) {
       out->push_back(f);
     }
     return out;
@@ -69,7 +102,8 @@ void Check(const rumbo::Topology& t) {
     RUMBO_CHECK(!p.source.empty());
     RUMBO_CHECK(!p.free_bytes || !p.total_bytes || *p.free_bytes <= *p.total_bytes);
     for (const MemoryLimit& l : p.limits) {
-      RUMBO_CHECK(l.kind == LimitKind::kCgroup || !l.max_bytes || !p.total_bytes || l.kind == LimitKind::kOther || *l.max_bytes <= *p.total_bytes);
+      RUMBO_CHECK(l.kind == LimitKind::kCgroup || !l.max_bytes || !p.total_bytes ||
+                  l.kind == LimitKind::kOther || *l.max_bytes <= *p.total_bytes);
     }
   }
   for (const Device& d : t.devices) {

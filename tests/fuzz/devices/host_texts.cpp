@@ -19,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string address = PciAddress(text);
   RUMBO_CHECK(address.empty() || PciAddress(address) == address);
   const size_t half = text.find('\n');
-  const auto rate = LinkRate(text.substr(0, half), half == std::string_view::npos ? "" : text.substr(half + 1));
+  const auto rate =
+      LinkRate(text.substr(0, half), half == std::string_view::npos ? "" : text.substr(half + 1));
   RUMBO_CHECK(!rate || (*rate > 0 && *rate < 1e12));
   RUMBO_CHECK(ParseCarveoutOptions(text).size() <= 64);
   ReadCgroups(Root("/nonexistent"), text);

@@ -1,5 +1,5 @@
-// What a vendor child prints (it may have been killed in the middle, or be somebody else), and what is concluded.
-// The first byte chooses the vendor.
+// What a vendor child prints (it may have been killed in the middle, or be somebody else), and what is
+// concluded. The first byte chooses the vendor.
 #include <cstdint>
 
 #include "base/check.h"
@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (data[0] % 3 == 1) take(json_fields::FromJson<HipFacts>(text, "hip", ""), facts.hip);
   if (data[0] % 3 == 2) take(json_fields::FromJson<NvidiaFacts>(text, "nvml", ""), facts.nvidia);
   const Topology t = Assemble(facts);
-  for (const MemoryPool& p : t.pools) RUMBO_CHECK(!p.free_bytes || !p.total_bytes || *p.free_bytes <= *p.total_bytes);
+  for (const MemoryPool& p : t.pools)
+    RUMBO_CHECK(!p.free_bytes || !p.total_bytes || *p.free_bytes <= *p.total_bytes);
   for (const Device& d : t.devices) {
     for (const std::string& pool : d.pools) RUMBO_CHECK(t.FindPool(pool) != nullptr);
   }
