@@ -7,15 +7,18 @@ namespace {
 
 double Milliseconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 
-int64_t NowTicks() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
 }  // namespace
 
-void ActiveRequest::Dispatch(Engine& engine, std::chrono::steady_clock::duration queued) {
+void ActiveRequest::Dispatch(Engine& engine, uint64_t launch) {
   ++attempts_;
-  queue_ms_ = Milliseconds(queued);
-  dispatched_ = std::chrono::steady_clock::now();
-  last_event_ = NowTicks();
+  launch_ = launch;
+  dispatched_ = clock_.Now();
+  queue_ms_ = Milliseconds(dispatched_ - arrived_);
+  NoteEvent();
+  {
+    std::lock_guard lock(mutex_);
+    cause_ = absl::OkStatus();
+  }
   // The engine may deliver events, even the end, before Generate returns; and a call may run callbacks on this thread:
   // so none is made under the lock.
   std::shared_ptr<GenerateCall> call = engine.Generate(request_.generate, request_.deadline, shared_from_this());
@@ -26,14 +29,20 @@ void ActiveRequest::Dispatch(Engine& engine, std::chrono::steady_clock::duration
     std::swap(previous, call_);
     resume = std::exchange(resume_wanted_, false);
   }
-  if (resume) call->Resume();
-  if (cancelled_) call->Cancel();
+  if (call && resume) call->Resume();
+  if (call && cancelled_) call->Cancel();
 }
 
 bool ActiveRequest::EndWith(const absl::Status& status) {
   if (ended_.exchange(true)) return false;
   sink_->OnEnd(status, nullptr);
   return true;
+}
+
+void ActiveRequest::SetCauseOfDeath(absl::Status why, bool replay) {
+  std::lock_guard lock(mutex_);
+  cause_ = std::move(why);
+  cause_replay_ = replay;
 }
 
 void ActiveRequest::CancelAttempt() {
@@ -47,6 +56,8 @@ void ActiveRequest::CancelAttempt() {
 }
 
 void ActiveRequest::Resume() {
+  paused_ = false;
+  NoteEvent();
   std::shared_ptr<GenerateCall> call;
   {
     std::lock_guard lock(mutex_);
@@ -56,40 +67,61 @@ void ActiveRequest::Resume() {
   if (call) call->Resume();
 }
 
+TimePoint ActiveRequest::last_event() const {
+  if (paused_) return clock_.Now();
+  return TimePoint(TimePoint::duration(last_event_.load(std::memory_order_relaxed)));
+}
+
 void ActiveRequest::OnStarted(const StartedEvent& event) {
-  last_event_.store(NowTicks(), std::memory_order_relaxed);
+  NoteEvent();
   if (started_ || ended_) return;  // a replay begins again; the client knows already
   started_ = true;
   sink_->OnStarted(event);
 }
 
 bool ActiveRequest::OnChunk(ChunkEvent& chunk) {
-  last_event_.store(NowTicks(), std::memory_order_relaxed);
+  NoteEvent();
   if (ended_) return true;
-  if (tokens_.fetch_add(chunk.tokens, std::memory_order_relaxed) == 0) first_token_ = std::chrono::steady_clock::now();
-  return sink_->OnChunk(chunk);
+  delivered_ = true;
+  if (tokens_.fetch_add(chunk.tokens, std::memory_order_relaxed) == 0) first_token_ = clock_.Now();
+  paused_ = true;  // before the call: the sink may resume while it is in it
+  const bool go_on = sink_->OnChunk(chunk);
+  if (go_on) paused_ = false;
+  return go_on;
+}
+
+void ActiveRequest::Complete(const FinishedEvent& finished) {
+  finished_ = finished;
+  const TimePoint now = clock_.Now();
+  finished_.queue_ms = queue_ms_;
+  finished_.total_ms = Milliseconds(now - arrived_);
+  if (first_token_ == TimePoint{}) return;
+  finished_.ttft_ms = Milliseconds(first_token_ - dispatched_);
+  const double decode_ms = Milliseconds(now - first_token_);
+  if (finished_.decode_ms <= 0) finished_.decode_ms = decode_ms;
+  if (finished_.completion_tokens > 1 && decode_ms > 0) {
+    finished_.decode_tok_s = (finished_.completion_tokens - 1) * 1000.0 / decode_ms;
+  }
+}
+
+// What really ended an attempt: an engine that we ended looks to its requests like one that crashed.
+absl::Status ActiveRequest::TrueCause(const absl::Status& status, bool* replay) {
+  *replay = ReasonOf(status) == Reason::kEngineCrashed || ReasonOf(status) == Reason::kEngineProtocol;
+  if (!*replay) return status;
+  std::lock_guard lock(mutex_);
+  if (cause_.ok()) return status;
+  *replay = cause_replay_;
+  return Annotate(cause_, "after " + std::to_string(tokens()) + " tokens");
 }
 
 void ActiveRequest::OnEnd(const absl::Status& status, const FinishedEvent* finished) {
-  if (finished != nullptr) {
-    finished_ = *finished;
-    const TimePoint now = std::chrono::steady_clock::now();
-    finished_.queue_ms = queue_ms_;
-    finished_.total_ms = Milliseconds(now - arrived_);
-    if (first_token_ != TimePoint{}) {
-      finished_.ttft_ms = Milliseconds(first_token_ - dispatched_);
-      const double decode_ms = Milliseconds(now - first_token_);
-      if (finished_.decode_ms <= 0) finished_.decode_ms = decode_ms;
-      if (finished_.completion_tokens > 1 && decode_ms > 0) {
-        finished_.decode_tok_s = (finished_.completion_tokens - 1) * 1000.0 / decode_ms;
-      }
-    }
-  }
-  // An attempt that died before the client saw a token may run again on a fresh instance.
-  const bool replayable = !status.ok() && tokens() == 0 && !cancelled_ &&
-                          (ReasonOf(status) == Reason::kEngineCrashed || ReasonOf(status) == Reason::kEngineProtocol);
-  if (!replayable && !ended_.exchange(true)) sink_->OnEnd(status, finished != nullptr ? &finished_ : nullptr);
-  on_attempt_end_(shared_from_this(), status, replayable);
+  if (finished != nullptr) Complete(*finished);
+  bool replay = false;
+  const absl::Status cause = TrueCause(status, &replay);
+  // An attempt that died before the client saw anything may run again on a fresh instance.
+  const bool replayable = replay && !delivered_ && !cancelled_;
+  if (!replayable && !ended_.exchange(true)) sink_->OnEnd(cause, finished != nullptr ? &finished_ : nullptr);
+  on_attempt_end_(shared_from_this(), cause, replayable);
 }
 
 }  // namespace rumbo

@@ -12,9 +12,12 @@ void AdmissionQueue::Push(Item item) {
   ++size_;
 }
 
-void AdmissionQueue::PushFront(Item item) {
+void AdmissionQueue::PutBack(Item item) {
   Client& client = clients_[item.client];
-  client.queues[static_cast<int>(item.priority)].push_front(std::move(item));
+  client.served -= item.cost;
+  auto& queue = client.queues[static_cast<int>(item.priority)];
+  const auto place = std::find_if(queue.begin(), queue.end(), [&](const Item& other) { return other.enqueued > item.enqueued; });
+  queue.insert(place, std::move(item));
   ++size_;
 }
 
@@ -22,16 +25,21 @@ std::optional<AdmissionQueue::Item> AdmissionQueue::Pop(TimePoint now) {
   Client* best = nullptr;
   std::deque<Item>* best_queue = nullptr;
   int64_t best_class = 0;
+  const auto better = [&](const Client& client, const std::deque<Item>& queue, int64_t effective) {
+    if (best == nullptr) return true;
+    if (effective != best_class) return effective < best_class;
+    if (&client != best) return client.served < best->served;
+    return queue.front().enqueued < best_queue->front().enqueued;
+  };
   for (auto& [name, client] : clients_) {
     for (int c = 0; c < kClasses; ++c) {
-      if (client.queues[c].empty()) continue;
-      const int64_t steps = (now - client.queues[c].front().enqueued) / ageing_;
+      std::deque<Item>& queue = client.queues[c];
+      if (queue.empty()) continue;
+      const int64_t steps = (now - queue.front().enqueued) / ageing_;
       const int64_t effective = std::max<int64_t>(c - steps, 0);
-      if (best != nullptr && (effective > best_class || (effective == best_class && client.served >= best->served))) {
-        continue;
-      }
+      if (!better(client, queue, effective)) continue;
       best = &client;
-      best_queue = &client.queues[c];
+      best_queue = &queue;
       best_class = effective;
     }
   }

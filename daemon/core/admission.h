@@ -13,7 +13,8 @@
 namespace rumbo {
 
 // Who goes next among the requests that wait for one instance: by priority class, older requests rising a class every
-// `ageing`, and within a class by fair share of the clients (start-time fair queueing on the work each one got).
+// `ageing`; within a class by fair share of the clients (start-time fair queueing on the work each one got), and within a
+// client by age.
 //
 // Threading: the core's executor. Pure: time comes in as an argument. Push O(1), Pop O(clients).
 class AdmissionQueue {
@@ -29,8 +30,8 @@ class AdmissionQueue {
   };
 
   void Push(Item item);
-  // Puts back what Pop gave, in front of the client's other requests.
-  void PushFront(Item item);
+  // Puts back what Pop gave: its client did not get that work. It stands where its time of arrival puts it.
+  void PutBack(Item item);
   // The next request; nullopt where none waits.
   std::optional<Item> Pop(TimePoint now);
   // True where it was there.

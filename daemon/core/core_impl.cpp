@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <random>
 
 #include "base/check.h"
@@ -59,65 +60,73 @@ std::unique_ptr<Core> Core::Create(CoreOptions options, Parts parts) {
 CoreImpl::CoreImpl(CoreOptions options, Parts parts)
     : options_(std::move(options)), parts_(std::move(parts)), ledger_(SystemReserve()) {}
 
+// State lives on the executor; it ends there.
 CoreImpl::~CoreImpl() {
-  // State lives on the executor; it ends there. With a manual executor this thread is the executor.
   if (parts_.executor->IsCurrent()) {
-    alive_.reset();
-    instances_.clear();
+    Close();
     return;
   }
-  std::atomic<bool> done{false};
-  parts_.executor->Post([this, &done] {
-    alive_.reset();
-    for (auto& [id, instance] : instances_) {
-      FailWaiting(*instance, Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down"));
-    }
-    instances_.clear();
-    done = true;
-    done.notify_one();
+  std::promise<void> closed;
+  parts_.executor->Post([this, &closed] {
+    Close();
+    closed.set_value();
   });
-  done.wait(false);
+  closed.get_future().wait();
 }
 
-void CoreImpl::Post(std::function<void()> task) {
-  parts_.executor->Post([alive = std::weak_ptr<int>(alive_), task = std::move(task)] {
-    if (alive.lock()) task();
+// Every request hears its end: what waits now, what runs when its process has ended (see Generate).
+void CoreImpl::Close() {
+  alive_.reset();
+  const absl::Status end = Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
+  for (const auto& request : std::exchange(early_requests_, {})) request->EndWith(end);
+  for (auto& [id, instance] : instances_) {
+    FailWaiting(*instance, end);
+    for (const auto& [request_id, request] : instance->running) request->SetCauseOfDeath(end, false);
+  }
+  instances_.clear();
+}
+
+void CoreImpl::Door::Post(std::function<void()> task) const {
+  executor->Post([alive = alive, task = std::move(task)] {
+    if (!alive.expired()) task();
   });
 }
 
 void CoreImpl::PostAfter(std::chrono::milliseconds delay, std::function<void()> task) {
+  if (delay.count() <= 0) return Post(std::move(task));
   parts_.executor->PostAfter(delay, [alive = std::weak_ptr<int>(alive_), task = std::move(task)] {
-    if (alive.lock()) task();
+    if (!alive.expired()) task();
   });
 }
 
 void CoreImpl::Start() {
   Post([this] {
-    parts_.store->List([this](absl::StatusOr<std::vector<StoredModel>> models) {
-      Post([this, models = std::move(models)]() mutable {
-        models_loaded_ = true;
-        models_status_ = models.status();
-        if (models.ok()) {
-          for (StoredModel& model : *models) models_[model.name] = std::move(model);
-        } else {
-          spdlog::error("the model index cannot be read: {}", MessageOf(models_status_));
-        }
-        auto waiters = std::move(models_waiters_);
-        models_waiters_.clear();
-        for (auto& waiter : waiters) waiter();
-        for (const auto& [name, model] : models_) {
-          if (!model.pinned) continue;
-          LoadSpec spec;
-          spec.model = name;
-          if (const auto instance = EnsureInstance(spec, false); !instance.ok()) {
-            spdlog::error("pinned model {}: {}", name, MessageOf(instance.status()));
-          }
-        }
-      });
+    parts_.store->List([this, door = door()](absl::StatusOr<std::vector<StoredModel>> models) {
+      door.Post([this, models = std::move(models)]() mutable { OnModels(std::move(models)); });
     });
     StartProbe();
     WatchMachine();
   });
+}
+
+void CoreImpl::OnModels(absl::StatusOr<std::vector<StoredModel>> models) {
+  models_loaded_ = true;
+  models_status_ = models.status();
+  if (models.ok()) {
+    for (StoredModel& model : *models) models_[model.name] = std::move(model);
+  } else {
+    spdlog::error("the model index cannot be read: {}", MessageOf(models_status_));
+  }
+  for (auto& waiter : std::exchange(models_waiters_, {})) waiter();
+  for (auto& request : std::exchange(early_requests_, {})) Submit(std::move(request));
+  for (const auto& [name, model] : models_) {
+    if (!model.pinned) continue;
+    LoadSpec spec;
+    spec.model = name;
+    if (const auto instance = EnsureInstance(spec, false); !instance.ok()) {
+      spdlog::error("pinned model {}: {}", name, MessageOf(instance.status()));
+    }
+  }
 }
 
 void CoreImpl::WhenModels(std::function<void()> task) {
@@ -149,8 +158,8 @@ void CoreImpl::WatchMachine() {
 void CoreImpl::StartProbe() {
   if (probing_) return;
   probing_ = true;
-  parts_.topology->Probe([this](absl::StatusOr<Topology> topology) {
-    Post([this, topology = std::move(topology)]() mutable {
+  parts_.topology->Probe([this, door = door()](absl::StatusOr<Topology> topology) {
+    door.Post([this, topology = std::move(topology)]() mutable {
       probing_ = false;
       if (topology.ok()) {
         topology_ = std::move(*topology);
@@ -158,9 +167,7 @@ void CoreImpl::StartProbe() {
       } else {
         spdlog::error("hardware probe: {}", MessageOf(topology.status()));
       }
-      auto waiters = std::move(topology_waiters_);
-      topology_waiters_.clear();
-      for (auto& waiter : waiters) waiter(topology.status());
+      for (auto& waiter : std::exchange(topology_waiters_, {})) waiter(topology.status());
     });
   });
 }
@@ -236,10 +243,20 @@ void CoreImpl::ImportModel(ImportSpec spec, std::shared_ptr<std::atomic<bool>> c
   Post([this, spec = std::move(spec), cancelled, progress = std::move(progress), done = std::move(done)]() mutable {
     parts_.store->Import(
         std::move(spec), cancelled,
-        [this, progress](const StepProgress& step) { Post([progress, step] { progress(step); }); },
-        [this, done](absl::StatusOr<StoredModel> model) {
-          Post([this, done, model = std::move(model)]() mutable {
-            if (model.ok()) models_[model->name] = *model;
+        [door = door(), progress](const StepProgress& step) {
+          if (progress) door.Post([progress, step] { progress(step); });
+        },
+        [this, door = door(), done](absl::StatusOr<StoredModel> model) {
+          door.Post([this, done, model = std::move(model)]() mutable {
+            if (model.ok()) {
+              models_[model->name] = *model;
+              // What failed with the file that was there before says nothing about this one.
+              std::vector<std::string> failed;
+              for (const auto& [id, instance] : instances_) {
+                if (instance->info.model == model->name && instance->info.state == InstanceState::kFailed) failed.push_back(id);
+              }
+              for (const std::string& id : failed) StopInstance(*Find(id), "imported anew", absl::OkStatus(), {});
+            }
             done(std::move(model));
           });
         });
@@ -256,8 +273,12 @@ void CoreImpl::DeleteModel(std::string name, Callback<Bytes> done) {
                             "`rumbo unload " + name + "` first."));
         }
       }
-      models_.erase(name);
-      parts_.store->Delete(name, [this, done](absl::StatusOr<Bytes> freed) { Post([done, freed] { done(freed); }); });
+      parts_.store->Delete(name, [this, door = door(), name, done](absl::StatusOr<Bytes> freed) {
+        door.Post([this, name, done, freed] {
+          if (freed.ok()) models_.erase(name);
+          done(freed);
+        });
+      });
     });
   });
 }
@@ -266,8 +287,8 @@ void CoreImpl::PinModel(std::string name, bool pinned, Callback<bool> done) {
   Post([this, name = std::move(name), pinned, done = std::move(done)] {
     WhenModels([this, name, pinned, done] {
       if (const auto model = FindModel(name); !model.ok()) return done(model.status());
-      parts_.store->SetPinned(name, pinned, [this, name, pinned, done](absl::StatusOr<bool> stored) {
-        Post([this, name, pinned, done, stored] {
+      parts_.store->SetPinned(name, pinned, [this, door = door(), name, pinned, done](absl::StatusOr<bool> stored) {
+        door.Post([this, name, pinned, done, stored] {
           if (stored.ok()) {
             if (const auto it = models_.find(name); it != models_.end()) it->second.pinned = pinned;
             for (auto& [id, instance] : instances_) {
@@ -276,6 +297,7 @@ void CoreImpl::PinModel(std::string name, bool pinned, Callback<bool> done) {
               Notify(*instance);
               if (!pinned && instance->idle()) ArmKeepAlive(*instance);
             }
+            RoomMayBeFree();
           }
           done(stored);
         });
@@ -320,12 +342,16 @@ void CoreImpl::UnloadModel(std::string name, std::optional<std::chrono::millisec
         return done(Error(absl::StatusCode::kNotFound, Reason::kInstanceNotFound, "nothing loaded is called " + name.substr(0, 200),
                           "`rumbo ps` lists what is loaded."));
       }
+      const auto left = std::make_shared<size_t>(ids.size());
       for (const std::string& id : ids) {
-        if (Instance* instance = Find(id)) {
-          StopInstance(*instance, "unloaded", absl::OkStatus(), drain.value_or(options_.drain));
-        }
+        removal_waiters_[id].push_back([left, done, ids] {
+          if (--*left == 0) done(ids);
+        });
+        StopInstance(*Find(id), "unloaded",
+                     Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, "the model was unloaded",
+                           "Send the request again to load it anew."),
+                     drain.value_or(options_.drain));
       }
-      done(ids);
     });
   });
 }
@@ -351,14 +377,13 @@ void CoreImpl::WithEngine(LoadSpec spec, ClientIdentity, TimePoint deadline, Cal
         instance->last_used = Now();
         // Gives the instance back when the last user lets go, on whatever thread.
         std::shared_ptr<Engine> lent(instance->engine.get(),
-                                     [this, alive = std::weak_ptr<int>(alive_), keep = instance->engine, id](Engine*) {
-                                       if (!alive.lock()) return;
-                                       Post([this, id] {
+                                     [this, door = door(), keep = instance->engine, id](Engine*) {
+                                       door.Post([this, id] {
                                          Instance* back = Find(id);
                                          if (back == nullptr) return;
                                          --back->borrowed;
                                          back->last_used = Now();
-                                         if (back->idle()) ArmKeepAlive(*back);
+                                         Rested(*back);
                                        });
                                      });
         done(ReadyEngine{std::move(lent), PlacementOf(*instance, ""), instance->engine_info});
@@ -406,7 +431,7 @@ void CoreImpl::PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Call
     if (!status.ok()) return done(status);
     RefreshMemory();
     PlanRequest request = MakePlanRequest(query.model, std::move(variants), query.workload, query.contract, query.overrides);
-    request.evictable = Evictable("");
+    request.evictable = Evictable(nullptr, false);
     request.system = query.system;
     done(rumbo::MakePlan(request, *topology_, *parts_.catalog, *parts_.calibration));
   });
@@ -423,8 +448,8 @@ void CoreImpl::MakePlan(PlanQuery query, Callback<Plan> done) {
         return PlanWith(query, std::move(variants), done);
       }
       if (query.model.empty() || query.model.front() != '/') return done(model.status());
-      parts_.inspector->Inspect(query.model, [this, query, done](absl::StatusOr<ModelDescriptor> descriptor) {
-        Post([this, query, done, descriptor = std::move(descriptor)] {
+      parts_.inspector->Inspect(query.model, [this, door = door(), query, done](absl::StatusOr<ModelDescriptor> descriptor) {
+        door.Post([this, query, done, descriptor = std::move(descriptor)] {
           if (!descriptor.ok()) return done(descriptor.status());
           PlanWith(query, {PlanVariant{"default", *descriptor, ""}}, done);
         });
@@ -527,8 +552,9 @@ std::shared_ptr<void> CoreImpl::WatchInstances(std::function<void(const Instance
     watchers_[*number] = on_change;
     for (const auto& [id, instance] : instances_) on_change(instance->info, true);
   });
-  return std::shared_ptr<void>(number.get(), [this, alive = std::weak_ptr<int>(alive_), number](void*) {
-    if (alive.lock()) Post([this, number] { watchers_.erase(*number); });
+  return std::shared_ptr<void>(number.get(), [this, door = door(), number](void*) {
+    if (door.executor->IsCurrent() && !door.alive.expired()) watchers_.erase(*number);
+    door.Post([this, number] { watchers_.erase(*number); });  // may come before the watch began
   });
 }
 
@@ -551,13 +577,29 @@ void CoreImpl::Drain(std::chrono::milliseconds limit, std::function<void()> done
   Post([this, limit, done = std::move(done)] {
     draining_ = true;
     const auto once = std::make_shared<bool>(false);
-    const auto finish = [done, once] {
-      if (!std::exchange(*once, true)) done();
+    const auto finish = [this, done, once] {
+      if (std::exchange(*once, true)) return;
+      StopEverything();
+      done();
     };
     drain_waiters_.push_back(finish);
     PostAfter(limit, finish);
     CheckDrained();
   });
+}
+
+// Whoever still waits for anything hears so.
+void CoreImpl::StopEverything() {
+  const absl::Status end = RetryableError(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down",
+                                          "Try again in a moment.", std::chrono::seconds(2));
+  std::vector<std::string> ids;
+  for (const auto& [id, instance] : instances_) ids.push_back(id);
+  for (const std::string& id : ids) {
+    Instance* instance = Find(id);
+    if (instance == nullptr) continue;
+    StopInstance(*instance, "the daemon is shutting down", end, std::chrono::milliseconds(0));
+    KillProcess(*instance);  // one that was draining at its leisure
+  }
 }
 
 }  // namespace rumbo

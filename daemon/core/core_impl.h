@@ -22,11 +22,12 @@ struct Instance {
   EngineInfo engine_info;
 
   uint64_t launch = 0;              // numbers launches: callbacks of an earlier one are stale
+  bool proven = false;              // was ready once
+  TimePoint ready_since{};
   std::unique_ptr<LaunchedEngine> process;
   std::shared_ptr<Engine> engine;   // null unless ready
   bool suspect = false;             // an attempt died; its process must be about to end: nothing is dispatched
   bool stopping = false;            // asked to end
-  absl::Status stop_status;         // what its queued requests hear; OK: stopped by a wish
   absl::Status kill_reason;         // set where we ended it for a fault
 
   AdmissionQueue queue;
@@ -36,23 +37,35 @@ struct Instance {
   std::vector<std::function<void(absl::Status)>> ready_waiters;
   std::vector<std::function<void(const StepProgress&)>> progress_watchers;
 
-  std::set<std::string> waits_for;  // instances that must end before this one is placed
-  int placements = 0;               // attempts to place since it was last ready
-  int failures = 0;                 // in a row, without a token between
+  std::set<std::string> replaces;   // instances of the same model that this one takes the place of
+  std::set<std::string> waits_for;  // instances that are ending for this one's room, which is its alone
+  Reservation claim;                // that room; while waits_for has any
+  int placements = 0;               // evictions that came to nothing since it was last ready
+  bool wants_room = false;          // fits, but not before others are done: waits, see core_room.cpp
+  TimePoint room_since{};
+  std::vector<std::string> blockers;  // while wants_room: whose end would make it fit
+  bool yielding = false;            // somebody has waited long for its room: takes no new requests until it is idle
+
+  int failures = 0;                 // of its process, in a row, without a token between
   TimePoint blocked_until{};        // crash loop
+  uint64_t failed_since = 0;        // numbers the failures, for the timer that forgets them
   TimePoint last_used{};
   TimePoint load_started{};
   std::chrono::seconds keep_alive{0};
-  bool keep_alive_armed = false;
+  TimePoint keep_alive_due = TimePoint::max();  // the earliest look at whether it was idle long enough
   bool hang_watch_armed = false;
-  std::string replaces;             // id of an instance of the same model that this one takes the place of
+  bool asked_for_life = false;      // GetStats is under way
+  EngineStats last_stats;
+  TimePoint last_progress{};        // when last_stats changed
 
   bool idle() const { return running.empty() && queue.empty() && borrowed == 0 && ready_waiters.empty(); }
-  bool loading() const { return info.state == InstanceState::kStarting || info.state == InstanceState::kLoading; }
+  // Nothing would be cut off by ending it.
+  bool at_rest() const { return running.empty() && borrowed == 0 && ready_waiters.empty() && (queue.empty() || yielding); }
 };
 
 // The Core. Split by reason to change: core_impl.cpp (models, plans, the machine), core_requests.cpp (requests, admission,
-// dispatch), core_instances.cpp (placing, loading, evicting, ending instances).
+// dispatch), core_instances.cpp (loading, failing, ending instances), core_room.cpp (placing: who gets which room, and
+// who goes for it).
 class CoreImpl final : public Core {
  public:
   CoreImpl(CoreOptions options, Parts parts);
@@ -82,12 +95,23 @@ class CoreImpl final : public Core {
  private:
   class RequestCall;
 
-  // Runs `task` on the executor unless this is gone by then.
-  void Post(std::function<void()> task);
+  // The way in for other threads: runs tasks on the executor unless the core is gone by then. Copies outlive the core.
+  struct Door {
+    Executor* executor;
+    std::weak_ptr<int> alive;
+    void Post(std::function<void()> task) const;
+  };
+  Door door() const { return {parts_.executor, alive_}; }
+
+  // The same for the core itself.
+  void Post(std::function<void()> task) { door().Post(std::move(task)); }
   void PostAfter(std::chrono::milliseconds delay, std::function<void()> task);
   TimePoint Now() const { return parts_.executor->clock().Now(); }
 
   // core_impl.cpp
+  void Close();
+  void OnModels(absl::StatusOr<std::vector<StoredModel>> models);
+  void StopEverything();
   void WhenModels(std::function<void()> task);
   void WhenTopology(std::function<void(absl::Status)> task);
   void StartProbe();
@@ -101,7 +125,12 @@ class CoreImpl final : public Core {
   // core_requests.cpp
   void Submit(std::shared_ptr<ActiveRequest> request);
   void Enqueue(Instance& instance, std::shared_ptr<ActiveRequest> request);
+  void ArmDeadline(const std::shared_ptr<ActiveRequest>& request);
+  std::shared_ptr<ActiveRequest> TakeWaiting(Instance& instance, const std::string& request_id);
+  void Rehouse(Instance& instance);
   void Dispatch(Instance& instance);
+  void Replay(Instance& instance, std::shared_ptr<ActiveRequest> request);
+  void Account(Instance* instance, const std::string& instance_id, const ActiveRequest& request, const absl::Status& status);
   void OnAttemptEnd(const std::string& instance_id, std::shared_ptr<ActiveRequest> request, const absl::Status& status,
                     bool replayable);
   void CancelWaiting(const std::string& request_id);
@@ -112,20 +141,38 @@ class CoreImpl final : public Core {
   // core_instances.cpp
   absl::StatusOr<Instance*> EnsureInstance(const LoadSpec& spec, bool replace_different);
   bool Serves(const Instance& instance, const LoadSpec& spec) const;
-  void Place(const std::string& instance_id);
   void Launch(Instance& instance);
+  LaunchSpec LaunchSpecOf(const Instance& instance) const;
   void OnReady(const std::string& id, uint64_t launch, std::shared_ptr<Engine> engine, EngineInfo info);
   void OnExit(const std::string& id, uint64_t launch, absl::Status status);
   void FailLoad(Instance& instance, const absl::Status& status);
+  void KeepFailed(Instance& instance);
   void Restart(Instance& instance);
+  absl::Status CrashLoop(const Instance& instance) const;
+  // `queued_hear` OK: what waits is served elsewhere.
   void StopInstance(Instance& instance, std::string why, absl::Status queued_hear, std::chrono::milliseconds grace);
+  void KillProcess(Instance& instance);
   void EndForFault(Instance& instance, absl::Status why);
   void Remove(const std::string& id);
   void SetState(Instance& instance, InstanceState state, std::string reason);
   void Notify(const Instance& instance);
+  void Rested(Instance& instance);
   void ArmKeepAlive(Instance& instance);
   void ArmHangWatch(Instance& instance);
-  std::vector<EvictionCandidate> Evictable(const std::string& besides) const;
+  void AskForLife(Instance& instance);
+  void OnStats(Instance& instance, const absl::StatusOr<EngineStats>& stats);
+
+  // core_room.cpp
+  void Place(const std::string& instance_id);
+  std::vector<PlanVariant> VariantsOf(const std::string& model) const;
+  void WaitForRoom(Instance& instance, PlanRequest request);
+  void LeaveRoomQueue(Instance& instance);
+  bool BehindAnother(const Instance& instance) const;
+  void RoomMayBeFree();
+  void RetryRoom();
+  void AskToYield();
+  void SubtractClaims(const Instance& besides, LedgerSnapshot& snapshot) const;
+  std::vector<EvictionCandidate> Evictable(const Instance* besides, bool busy_too) const;
   Reservation ReservationOf(const Candidate& candidate) const;
   std::vector<MemoryItem> MapPools(const Instance& instance, std::vector<MemoryItem> items) const;
   Instance* Find(const std::string& id);
@@ -138,6 +185,7 @@ class CoreImpl final : public Core {
   bool models_loaded_ = false;
   absl::Status models_status_;
   std::vector<std::function<void()>> models_waiters_;
+  std::vector<std::shared_ptr<ActiveRequest>> early_requests_;  // came before the models were known
   std::map<std::string, StoredModel> models_;
 
   bool probing_ = false;
@@ -149,6 +197,10 @@ class CoreImpl final : public Core {
   std::map<std::string, std::unique_ptr<Instance>> instances_;
   std::unordered_map<std::string, std::string> request_instance_;  // waiting and running requests
   std::deque<std::pair<std::string, std::string>> history_;        // ended requests -> instance, bounded
+
+  std::map<std::string, std::vector<std::function<void()>>> removal_waiters_;  // by instance
+  bool room_retry_posted_ = false;
+  bool room_timer_armed_ = false;
 
   std::map<uint64_t, std::function<void(const InstanceInfo&, bool)>> watchers_;
   uint64_t next_watcher_ = 1;

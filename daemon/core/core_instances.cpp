@@ -2,7 +2,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -14,11 +13,15 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kMaxPlacements = 3;     // a plan is made again so often when the ledger moved or room had to be made
 constexpr int kCrashLoop = 5;         // failures in a row after which an instance rests
 constexpr seconds kCrashLoopRest{30};
+constexpr seconds kPinnedRetry{30};   // a pinned model that could not be loaded is tried again so often
+constexpr seconds kForgetFailed{60};  // a failed instance that nobody asks for is forgotten, with its count
+constexpr seconds kStable{60};        // a process that ran so long starts with a clean record
+constexpr seconds kStopGrace{5};      // an idle worker ends by itself within milliseconds; this is for one that hangs
 constexpr seconds kHangCheck{5};
 constexpr seconds kHangSilence{20};   // without an event for so long, the engine is asked whether it lives
+constexpr seconds kNoProgress{180};   // an engine that answers, with its counters still for so long, does not work
 
 milliseconds BackOff(int failures) {
   if (failures <= 1) return milliseconds(0);
@@ -69,23 +72,19 @@ bool CoreImpl::Serves(const Instance& instance, const LoadSpec& spec) const {
 }
 
 absl::StatusOr<Instance*> CoreImpl::EnsureInstance(const LoadSpec& spec, bool replace_different) {
-  Instance* same_model = nullptr;
+  std::set<std::string> different;
   Instance* serving = nullptr;
   for (auto& [id, instance] : instances_) {
     if (instance->info.model != spec.model || instance->stopping) continue;
-    same_model = instance.get();
-    if (!Serves(*instance, spec)) continue;
+    if (!Serves(*instance, spec)) {
+      different.insert(id);
+      continue;
+    }
     if (serving == nullptr || instance->info.state == InstanceState::kReady) serving = instance.get();
   }
   if (serving != nullptr) {
     if (serving->info.state == InstanceState::kFailed) {
-      if (serving->blocked_until > Now()) {
-        return RetryableError(absl::StatusCode::kUnavailable, Reason::kCrashLoop,
-                              spec.model + " failed " + std::to_string(serving->failures) + " times in a row: " +
-                                  serving->info.reason,
-                              "`rumbo logs` has the details; try again later.",
-                              std::chrono::ceil<milliseconds>(serving->blocked_until - Now()));
-      }
+      if (serving->blocked_until > Now()) return CrashLoop(*serving);
       Restart(*serving);
     }
     return serving;
@@ -105,7 +104,7 @@ absl::StatusOr<Instance*> CoreImpl::EnsureInstance(const LoadSpec& spec, bool re
   instance.keep_alive = spec.keep_alive_s ? seconds(*spec.keep_alive_s) : options_.keep_alive;
   instance.last_used = Now();
   instance.load_started = Now();
-  if (replace_different && same_model != nullptr) instance.replaces = same_model->info.id;
+  if (replace_different) instance.replaces = std::move(different);
   instances_[id] = std::move(created);
   SetState(instance, InstanceState::kStarting, "planning");
   WhenTopology([this, id](absl::Status status) {  // never inside this call: the caller is not done with the instance
@@ -120,64 +119,8 @@ absl::StatusOr<Instance*> CoreImpl::EnsureInstance(const LoadSpec& spec, bool re
   return &instance;
 }
 
-// Plans, makes room, reserves, launches; called again when room was made.
-void CoreImpl::Place(const std::string& instance_id) {
-  Instance* found = Find(instance_id);
-  if (found == nullptr || found->stopping) return;
-  Instance& instance = *found;
-  if (Instance* old = Find(instance.replaces); old != nullptr && !old->stopping) {
-    instance.waits_for.insert(old->info.id);
-    StopInstance(*old, "replaced by a load with other settings",
-                 Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, "the model is being loaded anew"), options_.drain);
-  }
-  if (!instance.waits_for.empty()) return;  // Remove() comes back here
-  if (++instance.placements > kMaxPlacements) {
-    return FailLoad(instance, Error(absl::StatusCode::kResourceExhausted, Reason::kDoesNotFit,
-                                    "memory kept changing while " + instance.info.model + " was placed", "Try again."));
-  }
-  RefreshMemory();
-  std::vector<PlanVariant> variants;
-  const auto model = models_.find(instance.spec.model);
-  if (model != models_.end()) {
-    for (const StoredVariant& v : model->second.variants) variants.push_back({v.id, v.descriptor, v.sha256});
-  }
-  PlanRequest request = MakePlanRequest(instance.spec.model, std::move(variants), instance.spec.workload,
-                                        instance.spec.contract, instance.spec.overrides);
-  request.evictable = Evictable(instance_id);
-  absl::StatusOr<Plan> plan = rumbo::MakePlan(request, *topology_, *parts_.catalog, *parts_.calibration);
-  if (!plan.ok()) return FailLoad(instance, plan.status());
-  if (!plan->chosen) {
-    instance.plan = std::move(*plan);
-    return FailLoad(instance, RefusalStatus(instance.plan));
-  }
-  instance.plan = std::move(*plan);
-  for (const std::string& victim : instance.plan.evictions) {
-    Instance* other = Find(victim);
-    if (other == nullptr) continue;
-    instance.waits_for.insert(victim);
-    StopInstance(*other, "evicted to make room for " + instance.info.model, absl::OkStatus(), milliseconds(0));
-  }
-  if (!instance.waits_for.empty()) {
-    SetState(instance, InstanceState::kStarting, "waiting for room");
-    return;
-  }
+LaunchSpec CoreImpl::LaunchSpecOf(const Instance& instance) const {
   const Candidate& chosen = *instance.plan.chosen;
-  absl::Status reserved = ledger_.Reserve(instance_id, ReservationOf(chosen), instance.plan.forced);
-  if (!reserved.ok()) return FailLoad(instance, reserved);
-  Launch(instance);
-}
-
-void CoreImpl::Launch(Instance& instance) {
-  const Candidate& chosen = *instance.plan.chosen;
-  instance.info.variant = chosen.variant;
-  instance.info.engine = chosen.engine;
-  instance.info.engine_version = chosen.engine_version;
-  instance.info.backend = chosen.backend;
-  instance.info.devices = chosen.devices;
-  instance.info.memory = chosen.memory;
-  instance.info.sessions = chosen.settings.sessions.value_or(1);
-  instance.info.context_per_session = chosen.settings.context_per_session.value_or(0);
-
   LaunchSpec launch;
   launch.instance_id = instance.info.id;
   launch.engine = chosen.engine;
@@ -199,22 +142,36 @@ void CoreImpl::Launch(Instance& instance) {
       launch.model_sha256 = variant.sha256;
     }
   }
+  return launch;
+}
+
+void CoreImpl::Launch(Instance& instance) {
+  const Candidate& chosen = *instance.plan.chosen;
+  instance.info.variant = chosen.variant;
+  instance.info.engine = chosen.engine;
+  instance.info.engine_version = chosen.engine_version;
+  instance.info.backend = chosen.backend;
+  instance.info.devices = chosen.devices;
+  instance.info.memory = chosen.memory;
+  instance.info.sessions = chosen.settings.sessions.value_or(1);
+  instance.info.context_per_session = chosen.settings.context_per_session.value_or(0);
+
   const std::string id = instance.info.id;
   const uint64_t number = ++instance.launch;
   instance.suspect = false;
   instance.kill_reason = absl::OkStatus();
   SetState(instance, InstanceState::kLoading, "loading with " + chosen.engine + " on " + chosen.backend);
   LaunchCallbacks callbacks;
-  callbacks.on_started = [this, id, number](int64_t pid) {
-    Post([this, id, number, pid] {
+  callbacks.on_started = [this, door = door(), id, number](int64_t pid) {
+    door.Post([this, id, number, pid] {
       Instance* loading = Find(id);
       if (loading == nullptr || loading->launch != number) return;
       loading->info.pid = pid;
       Notify(*loading);
     });
   };
-  callbacks.on_progress = [this, id, number](double fraction, const std::string& step) {
-    Post([this, id, number, fraction, step] {
+  callbacks.on_progress = [this, door = door(), id, number](double fraction, const std::string& step) {
+    door.Post([this, id, number, fraction, step] {
       Instance* loading = Find(id);
       if (loading == nullptr || loading->launch != number) return;
       loading->info.progress = fraction;
@@ -225,15 +182,15 @@ void CoreImpl::Launch(Instance& instance) {
       Notify(*loading);
     });
   };
-  callbacks.on_ready = [this, id, number](std::shared_ptr<Engine> engine, EngineInfo info) {
-    Post([this, id, number, engine = std::move(engine), info = std::move(info)]() mutable {
+  callbacks.on_ready = [this, door = door(), id, number](std::shared_ptr<Engine> engine, EngineInfo info) {
+    door.Post([this, id, number, engine = std::move(engine), info = std::move(info)]() mutable {
       OnReady(id, number, std::move(engine), std::move(info));
     });
   };
-  callbacks.on_exit = [this, id, number](absl::Status status) {
-    Post([this, id, number, status] { OnExit(id, number, status); });
+  callbacks.on_exit = [this, door = door(), id, number](absl::Status status) {
+    door.Post([this, id, number, status] { OnExit(id, number, status); });
   };
-  instance.process = parts_.launcher->Launch(launch, std::move(callbacks));
+  instance.process = parts_.launcher->Launch(LaunchSpecOf(instance), std::move(callbacks));
 }
 
 void CoreImpl::OnReady(const std::string& id, uint64_t launch, std::shared_ptr<Engine> engine, EngineInfo info) {
@@ -241,6 +198,9 @@ void CoreImpl::OnReady(const std::string& id, uint64_t launch, std::shared_ptr<E
   if (found == nullptr || found->launch != launch || found->stopping) return;
   Instance& instance = *found;
   instance.engine = std::move(engine);
+  instance.proven = true;
+  instance.ready_since = instance.last_progress = Now();
+  instance.last_stats = {};
   instance.placements = 0;
   instance.engine_info = std::move(info);
   instance.info.engine_version = instance.engine_info.version;
@@ -254,12 +214,11 @@ void CoreImpl::OnReady(const std::string& id, uint64_t launch, std::shared_ptr<E
   }
   ledger_.Confirm(id, really);
   SetState(instance, InstanceState::kReady, "ready");
-  auto waiters = std::move(instance.ready_waiters);
-  instance.ready_waiters.clear();
+  instance.last_used = Now();
   instance.progress_watchers.clear();
-  for (auto& waiter : waiters) waiter(absl::OkStatus());
+  for (auto& waiter : std::exchange(instance.ready_waiters, {})) waiter(absl::OkStatus());
   Dispatch(instance);
-  if (instance.idle()) ArmKeepAlive(instance);
+  Rested(instance);
 }
 
 void CoreImpl::OnExit(const std::string& id, uint64_t launch, absl::Status status) {
@@ -271,102 +230,128 @@ void CoreImpl::OnExit(const std::string& id, uint64_t launch, absl::Status statu
   instance.info.pid.reset();
   instance.info.progress.reset();
   ledger_.Release(id);
-  if (instance.stopping) {
-    SetState(instance, InstanceState::kStopped, instance.info.reason);
-    FailWaiting(instance, instance.stop_status.ok()
-                              ? Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, "the model was unloaded",
-                                      "Send the request again to load it anew.")
-                              : instance.stop_status);
-    Remove(id);
-    return;
-  }
+  RoomMayBeFree();
+  if (instance.stopping) return Remove(id);
   if (status.ok()) status = instance.kill_reason;
   if (status.ok()) status = Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed, "the engine ended by itself");
   const bool was_ready = instance.info.state == InstanceState::kReady;
-  ++instance.failures;
+  if (was_ready && Now() - instance.ready_since >= kStable) instance.failures = 0;
+  if (++instance.failures >= kCrashLoop) instance.blocked_until = Now() + kCrashLoopRest;
   instance.suspect = false;
   SetState(instance, InstanceState::kFailed, MessageOf(status));
-  if (!was_ready) return FailLoad(instance, status);
-  // Its running requests end through their own streams; what waits, or is replayed, wants a fresh process.
-  if (!instance.queue.empty() || instance.info.pinned || !instance.ready_waiters.empty()) Restart(instance);
+  // Running requests end through their own streams. What waits, or is replayed, wants a fresh process, where one is known
+  // to be able to run; a first load that fails is told at once.
+  if (!instance.proven) {
+    FailLoad(instance, status);
+  } else if (!instance.queue.empty() || !instance.ready_waiters.empty() || (instance.info.pinned && !draining_)) {
+    Restart(instance);
+  } else {
+    KeepFailed(instance);
+  }
+}
+
+absl::Status CoreImpl::CrashLoop(const Instance& instance) const {
+  return RetryableError(absl::StatusCode::kUnavailable, Reason::kCrashLoop,
+                        instance.info.model + " failed " + std::to_string(instance.failures) + " times in a row: " +
+                            instance.info.reason,
+                        "`rumbo logs` has the details; try again later.",
+                        std::chrono::ceil<milliseconds>(instance.blocked_until - Now()));
 }
 
 // Starts a failed instance again, later where it failed before.
 void CoreImpl::Restart(Instance& instance) {
   RUMBO_CHECK(instance.info.state == InstanceState::kFailed);
-  if (instance.failures >= kCrashLoop) {
-    instance.blocked_until = Now() + kCrashLoopRest;
-    instance.failures = 0;
-    const absl::Status loop = RetryableError(
-        absl::StatusCode::kUnavailable, Reason::kCrashLoop,
-        instance.info.model + " failed " + std::to_string(kCrashLoop) + " times in a row: " + instance.info.reason,
-        "`rumbo logs` has the details; try again later.", kCrashLoopRest);
+  if (instance.blocked_until > Now()) {
+    const absl::Status loop = CrashLoop(instance);
+    for (auto& waiter : std::exchange(instance.ready_waiters, {})) waiter(loop);
     FailWaiting(instance, loop);
-    auto waiters = std::move(instance.ready_waiters);
-    instance.ready_waiters.clear();
-    for (auto& waiter : waiters) waiter(loop);
+    KeepFailed(instance);
     return;
   }
   ++instance.info.restarts;
   instance.placements = 0;
   instance.load_started = Now();
+  const milliseconds delay = instance.failures >= kCrashLoop ? milliseconds(0) : BackOff(instance.failures);
   SetState(instance, InstanceState::kStarting, "starting again after: " + instance.info.reason);
-  PostAfter(BackOff(instance.failures), [this, id = instance.info.id, launch = instance.launch] {
+  PostAfter(delay, [this, id = instance.info.id, launch = instance.launch] {
     Instance* again = Find(id);
     if (again != nullptr && again->launch == launch && again->info.state == InstanceState::kStarting) Place(id);
   });
 }
 
-// A load that failed: everyone who waits for it hears why, and the instance goes, unless something keeps it.
+// A load that failed: everyone who waits for it hears why.
 void CoreImpl::FailLoad(Instance& instance, const absl::Status& status) {
-  const std::string id = instance.info.id;
-  ledger_.Release(id);
-  SetState(instance, InstanceState::kFailed, MessageOf(status));
+  ledger_.Release(instance.info.id);
+  LeaveRoomQueue(instance);
+  if (instance.info.state != InstanceState::kFailed) SetState(instance, InstanceState::kFailed, MessageOf(status));
   const absl::Status heard = Annotate(status, instance.info.model);
-  auto waiters = std::move(instance.ready_waiters);
-  instance.ready_waiters.clear();
   instance.progress_watchers.clear();
-  // A request may be counted on a restart that fails: those in flight hear through their own streams.
+  for (auto& waiter : std::exchange(instance.ready_waiters, {})) waiter(heard);
   FailWaiting(instance, heard);
-  for (auto& waiter : waiters) waiter(heard);
-  if (instance.running.empty()) {
-    Post([this, id] {
-      Instance* failed = Find(id);
-      if (failed != nullptr && failed->info.state == InstanceState::kFailed && failed->idle()) Remove(id);
-    });
-  }
+  KeepFailed(instance);
+}
+
+// What failed stays for a while, so that its failures are counted; what could not even be tried goes at once; what is
+// pinned is tried again.
+void CoreImpl::KeepFailed(Instance& instance) {
+  milliseconds rest = instance.failures > 0 ? milliseconds(kForgetFailed) : milliseconds(0);
+  if (instance.info.pinned) rest = std::max<milliseconds>(kPinnedRetry, std::chrono::ceil<milliseconds>(instance.blocked_until - Now()));
+  const uint64_t since = ++instance.failed_since;
+  PostAfter(rest, [this, id = instance.info.id, since] {
+    Instance* failed = Find(id);
+    if (failed == nullptr || failed->info.state != InstanceState::kFailed || failed->failed_since != since) return;
+    if (failed->info.pinned && !draining_) {
+      Restart(*failed);
+    } else if (failed->idle()) {
+      Remove(id);
+    } else {
+      KeepFailed(*failed);
+    }
+  });
 }
 
 void CoreImpl::StopInstance(Instance& instance, std::string why, absl::Status queued_hear, milliseconds grace) {
   if (instance.stopping) return;
   instance.stopping = true;
-  instance.stop_status = std::move(queued_hear);
+  LeaveRoomQueue(instance);
   const std::string id = instance.info.id;
   SetState(instance, InstanceState::kDraining, std::move(why));
-  auto waiters = std::move(instance.ready_waiters);
-  instance.ready_waiters.clear();
-  for (auto& waiter : waiters) {
+  instance.progress_watchers.clear();
+  for (auto& waiter : std::exchange(instance.ready_waiters, {})) {
     waiter(Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, instance.info.model + ": " + instance.info.reason));
   }
+  if (queued_hear.ok()) {
+    Rehouse(instance);
+  } else {
+    FailWaiting(instance, queued_hear);
+  }
   if (!instance.process) {
-    FailWaiting(instance, Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, instance.info.model + ": " + instance.info.reason));
     Post([this, id] { Remove(id); });
     return;
   }
-  if (instance.running.empty() || grace.count() <= 0) {
-    // An idle worker ends by itself within milliseconds; five seconds are for one that hangs.
-    instance.process->Stop(instance.running.empty() ? milliseconds(5000) : milliseconds(0));
-    return;
-  }
+  if (instance.running.empty()) return instance.process->Stop(kStopGrace);
+  if (grace.count() <= 0) return KillProcess(instance);
   PostAfter(grace, [this, id, launch = instance.launch] {
     Instance* draining = Find(id);
-    if (draining != nullptr && draining->launch == launch && draining->process) draining->process->Stop(milliseconds(0));
+    if (draining != nullptr && draining->launch == launch) KillProcess(*draining);
   });
 }
 
+// Ends a stopping instance at once; requests that still run hear that it was not their engine's fault.
+void CoreImpl::KillProcess(Instance& instance) {
+  if (!instance.process) return;
+  const absl::Status why = Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped,
+                                 instance.info.model + " was stopped: " + instance.info.reason,
+                                 "Send the request again to load it anew.");
+  for (const auto& [id, request] : instance.running) request->SetCauseOfDeath(why, false);
+  instance.process->Stop(milliseconds(0));
+}
+
 void CoreImpl::EndForFault(Instance& instance, absl::Status why) {
-  if (!instance.process || instance.stopping) return;
+  if (!instance.process || instance.stopping || !instance.kill_reason.ok()) return;
   spdlog::warn("{}: ended: {}", instance.info.id, MessageOf(why));
+  instance.suspect = true;
+  for (const auto& [id, request] : instance.running) request->SetCauseOfDeath(why, true);
   instance.kill_reason = std::move(why);
   instance.process->Stop(milliseconds(0));
 }
@@ -375,6 +360,10 @@ void CoreImpl::Remove(const std::string& id) {
   const auto it = instances_.find(id);
   if (it == instances_.end()) return;
   ledger_.Release(id);
+  // A replay that came after the stop.
+  FailWaiting(*it->second, Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, "the model was unloaded",
+                                 "Send the request again to load it anew."));
+  it->second->info.pid.reset();
   it->second->info.state = InstanceState::kStopped;
   Notify(*it->second);
   instances_.erase(it);
@@ -382,9 +371,12 @@ void CoreImpl::Remove(const std::string& id) {
   for (auto& [other_id, other] : instances_) {
     if (other->waits_for.erase(id) > 0 && other->waits_for.empty()) unblocked.push_back(other_id);
   }
-  for (const std::string& other : unblocked) {
-    Post([this, other] { Place(other); });
-  }
+  // At once, before anybody else asks for that room.
+  for (const std::string& other : unblocked) Place(other);
+  RoomMayBeFree();
+  const auto waiters = removal_waiters_.extract(id);
+  if (waiters.empty()) return;
+  for (const auto& waiter : waiters.mapped()) waiter();
 }
 
 void CoreImpl::SetState(Instance& instance, InstanceState state, std::string reason) {
@@ -402,69 +394,77 @@ void CoreImpl::Notify(const Instance& instance) {
   }
 }
 
+// Nothing runs here for now: its time of idleness begins, and others may have its room.
+void CoreImpl::Rested(Instance& instance) {
+  if (instance.idle()) ArmKeepAlive(instance);
+  if (instance.at_rest()) RoomMayBeFree();
+}
+
 void CoreImpl::ArmKeepAlive(Instance& instance) {
-  if (instance.keep_alive_armed || instance.keep_alive.count() < 0 || instance.info.pinned) return;
-  instance.keep_alive_armed = true;
-  const TimePoint end = instance.last_used + instance.keep_alive;
-  PostAfter(std::max(std::chrono::ceil<milliseconds>(end - Now()), milliseconds(0)), [this, id = instance.info.id] {
+  if (instance.keep_alive.count() < 0 || instance.info.pinned) return;
+  const TimePoint end = std::max(instance.last_used + instance.keep_alive, Now());
+  if (instance.keep_alive_due <= end) return;  // looks again then
+  instance.keep_alive_due = end;
+  PostAfter(std::chrono::ceil<milliseconds>(end - Now()), [this, id = instance.info.id, end] {
     Instance* kept = Find(id);
-    if (kept == nullptr) return;
-    kept->keep_alive_armed = false;
+    if (kept == nullptr || kept->keep_alive_due != end) return;
+    kept->keep_alive_due = TimePoint::max();
     if (!kept->idle() || kept->stopping || kept->info.pinned || kept->keep_alive.count() < 0) return;
     if (kept->last_used + kept->keep_alive > Now()) return ArmKeepAlive(*kept);
-    if (kept->info.state == InstanceState::kFailed) return Remove(id);
     if (kept->info.state != InstanceState::kReady) return;
     StopInstance(*kept, "idle for " + std::to_string(kept->keep_alive.count()) + " s", absl::OkStatus(), milliseconds(0));
   });
 }
 
-// Asks an engine whose requests are silent whether it lives; one that does not answer is ended.
+// Asks an engine whose requests are silent whether it lives. A stream that its client holds up is not silent.
 void CoreImpl::ArmHangWatch(Instance& instance) {
   if (instance.hang_watch_armed) return;
   instance.hang_watch_armed = true;
-  PostAfter(kHangCheck, [this, id = instance.info.id, launch = instance.launch] {
+  PostAfter(kHangCheck, [this, id = instance.info.id] {
     Instance* watched = Find(id);
     if (watched == nullptr) return;
     watched->hang_watch_armed = false;
     if (watched->running.empty() || !watched->engine) return;
     ArmHangWatch(*watched);
-    const int64_t silent_since = std::chrono::steady_clock::duration(kHangSilence).count();
-    const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
-    const bool silent = std::any_of(watched->running.begin(), watched->running.end(), [&](const auto& entry) {
-      return now - entry.second->last_event() > silent_since;
+    const bool silent = std::all_of(watched->running.begin(), watched->running.end(), [&](const auto& entry) {
+      return Now() - entry.second->last_event() > kHangSilence;
     });
-    if (!silent) return;
-    watched->engine->GetStats(std::chrono::steady_clock::now() + kHangCheck, [this, id, launch](absl::StatusOr<EngineStats> stats) {
-      if (stats.ok()) return;
-      Post([this, id, launch] {
-        Instance* hung = Find(id);
-        if (hung == nullptr || hung->launch != launch) return;
-        EndForFault(*hung, Error(absl::StatusCode::kUnavailable, Reason::kEngineHung, "the engine stopped answering"));
-      });
+    if (silent) {
+      AskForLife(*watched);
+    } else {
+      watched->last_progress = Now();
+    }
+  });
+}
+
+void CoreImpl::AskForLife(Instance& instance) {
+  if (instance.asked_for_life || !instance.engine || instance.stopping) return;
+  instance.asked_for_life = true;
+  instance.engine->GetStats(Now() + kHangCheck, [this, door = door(), id = instance.info.id,
+                                                 launch = instance.launch](absl::StatusOr<EngineStats> stats) {
+    door.Post([this, id, launch, stats = std::move(stats)] {
+      Instance* asked = Find(id);
+      if (asked == nullptr) return;
+      asked->asked_for_life = false;
+      if (asked->launch == launch && asked->engine) OnStats(*asked, stats);
     });
   });
 }
 
-// Idle instances, least worth keeping first: chance of reuse times the cost to reload, per byte.
-std::vector<EvictionCandidate> CoreImpl::Evictable(const std::string& besides) const {
-  std::vector<std::pair<double, EvictionCandidate>> ranked;
-  for (const auto& [id, instance] : instances_) {
-    if (id == besides || instance->info.pinned || instance->stopping || !instance->idle()) continue;
-    if (instance->info.state != InstanceState::kReady) continue;
-    const Reservation* reserved = ledger_.Find(id);
-    if (reserved == nullptr) continue;
-    Bytes bytes = 1;
-    for (const auto& [pool, amount] : reserved->pools) bytes = SaturatingAdd(bytes, amount);
-    const double idle_s = std::chrono::duration<double>(Now() - instance->last_used).count();
-    const double value = std::exp(-idle_s / 600.0) * instance->measured.load_s.value_or(1.0) / static_cast<double>(bytes);
-    ranked.push_back({value, {id, reserved->pools, reserved->limits}});
+void CoreImpl::OnStats(Instance& instance, const absl::StatusOr<EngineStats>& stats) {
+  if (!stats.ok()) {
+    return EndForFault(instance, Error(absl::StatusCode::kUnavailable, Reason::kEngineHung, "the engine stopped answering",
+                                       "Send the request again; the engine is started anew."));
   }
-  std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first < b.first : a.second.instance_id < b.second.instance_id;
-  });
-  std::vector<EvictionCandidate> out;
-  for (auto& [value, candidate] : ranked) out.push_back(std::move(candidate));
-  return out;
+  const EngineStats& last = instance.last_stats;
+  if (stats->prompt_tokens != last.prompt_tokens || stats->generated_tokens != last.generated_tokens || instance.running.empty()) {
+    instance.last_progress = Now();
+  }
+  instance.last_stats = *stats;
+  if (Now() - instance.last_progress <= kNoProgress) return;
+  EndForFault(instance, Error(absl::StatusCode::kUnavailable, Reason::kEngineHung,
+                              "the engine made no progress for " + std::to_string(kNoProgress.count()) + " s",
+                              "Send the request again; the engine is started anew."));
 }
 
 Reservation CoreImpl::ReservationOf(const Candidate& candidate) const {

@@ -12,6 +12,9 @@ namespace {
 // A replay doubles the work of one request; more would hide a broken engine.
 constexpr int kMaxAttempts = 2;
 constexpr size_t kHistory = 1000;
+constexpr std::chrono::seconds kSuspectGrace{2};
+// An idle worker ends by itself within milliseconds; five seconds are for one that hangs.
+constexpr std::chrono::seconds kStopGrace{5};
 
 // Expected work, for fair shares: tokens to read and to write.
 double CostOf(const GenerateRequest& request) {
@@ -27,38 +30,52 @@ double CostOf(const GenerateRequest& request) {
 
 class CoreImpl::RequestCall final : public GenerateCall {
  public:
-  RequestCall(CoreImpl* core, std::weak_ptr<int> alive, std::shared_ptr<ActiveRequest> request)
-      : core_(core), alive_(std::move(alive)), request_(std::move(request)) {}
+  RequestCall(CoreImpl* core, Door door, std::shared_ptr<ActiveRequest> request)
+      : core_(core), door_(std::move(door)), request_(std::move(request)) {}
   ~RequestCall() override { Cancel(); }
 
   void Cancel() override {
     if (request_->ended()) return;
     request_->CancelAttempt();
-    if (alive_.lock()) core_->Post([core = core_, id = request_->id()] { core->CancelWaiting(id); });
+    door_.Post([core = core_, id = request_->id()] { core->CancelWaiting(id); });
   }
   void Resume() override { request_->Resume(); }
 
  private:
-  CoreImpl* const core_;
-  const std::weak_ptr<int> alive_;
+  CoreImpl* const core_;  // used inside the door only
+  const Door door_;
   const std::shared_ptr<ActiveRequest> request_;
 };
 
 std::unique_ptr<GenerateCall> CoreImpl::Generate(InferenceRequest request, std::shared_ptr<AnswerSink> sink) {
   if (request.id.empty()) request.id = NewRequestId();
+  const absl::Status gone = Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
   auto active = std::make_shared<ActiveRequest>(
-      std::move(request), std::move(sink), Now(),
-      [this, alive = std::weak_ptr<int>(alive_)](std::shared_ptr<ActiveRequest> ended, const absl::Status& status,
-                                                 bool replayable) {
-        if (!alive.lock()) return;
-        Post([this, ended = std::move(ended), status, replayable] {
+      std::move(request), std::move(sink), parts_.executor->clock(),
+      [this, door = door(), gone](std::shared_ptr<ActiveRequest> ended, const absl::Status& status, bool replayable) {
+        door.executor->Post([this, alive = door.alive, gone, ended = std::move(ended), status, replayable] {
+          if (alive.expired()) {
+            ended->EndWith(gone);  // it would have been replayed
+            return;
+          }
           const auto it = request_instance_.find(ended->id());
-          if (it == request_instance_.end()) return;
-          OnAttemptEnd(it->second, ended, status, replayable);
+          if (it == request_instance_.end()) {
+            ended->EndWith(gone);
+            return;
+          }
+          OnAttemptEnd(std::string(it->second), ended, status, replayable);
         });
       });
-  auto call = std::make_unique<RequestCall>(this, alive_, active);
-  Post([this, active] { WhenModels([this, active] { Submit(active); }); });
+  auto call = std::make_unique<RequestCall>(this, door(), active);
+  parts_.executor->Post([this, alive = std::weak_ptr<int>(alive_), active, gone] {
+    if (alive.expired()) {
+      active->EndWith(gone);
+    } else if (models_loaded_) {
+      Submit(active);
+    } else {
+      early_requests_.push_back(active);
+    }
+  });
   return call;
 }
 
@@ -94,41 +111,72 @@ void CoreImpl::Submit(std::shared_ptr<ActiveRequest> request) {
     request->EndWith(instance.status());
     return;
   }
+  if (r.keep_alive_s) (*instance)->keep_alive = std::chrono::seconds(*r.keep_alive_s);
+  ArmDeadline(request);
   Enqueue(**instance, std::move(request));
 }
 
 void CoreImpl::Enqueue(Instance& instance, std::shared_ptr<ActiveRequest> request) {
   const InferenceRequest& r = request->request();
-  if (r.keep_alive_s) {
-    instance.keep_alive = std::chrono::seconds(*r.keep_alive_s);
-  }
   request_instance_[r.id] = instance.info.id;
-  instance.queue.Push({r.id, r.client.key(), r.generate.priority, Now(), CostOf(r.generate)});
+  instance.queue.Push({r.id, r.client.key(), r.generate.priority, request->arrived(), CostOf(r.generate)});
   instance.waiting[r.id] = request;
   ++queued_;
   Dispatch(instance);
-  if (r.deadline != TimePoint::max() && instance.waiting.count(r.id) > 0) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(r.deadline - Now());
-    PostAfter(left, [this, weak = std::weak_ptr<ActiveRequest>(request)] {
-      const auto waiting = weak.lock();
-      if (!waiting || waiting->ended()) return;
-      const auto it = request_instance_.find(waiting->id());
-      Instance* instance = it == request_instance_.end() ? nullptr : Find(it->second);
-      if (instance == nullptr || instance->waiting.erase(waiting->id()) == 0) return;
-      instance->queue.Remove(waiting->id());
-      request_instance_.erase(waiting->id());
-      --queued_;
-      waiting->EndWith(Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded,
-                             "the deadline passed while the request waited for " + instance->info.model,
-                             "Allow more time, or load the model beforehand."));
-      CheckDrained();
-    });
+}
+
+void CoreImpl::ArmDeadline(const std::shared_ptr<ActiveRequest>& request) {
+  const TimePoint deadline = request->request().deadline;
+  if (deadline == TimePoint::max()) return;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Now());
+  PostAfter(left, [this, weak = std::weak_ptr<ActiveRequest>(request)] {
+    const auto late = weak.lock();
+    if (!late || late->ended()) return;
+    const auto it = request_instance_.find(late->id());
+    Instance* instance = it == request_instance_.end() ? nullptr : Find(it->second);
+    if (instance == nullptr || !TakeWaiting(*instance, late->id())) return;  // runs: the engine knows the deadline
+    late->EndWith(Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded,
+                        "the deadline passed while the request waited for " + instance->info.model,
+                        "Allow more time, or load the model beforehand."));
+    Rested(*instance);
+    CheckDrained();
+  });
+}
+
+// Out of the queue; null where it does not wait there.
+std::shared_ptr<ActiveRequest> CoreImpl::TakeWaiting(Instance& instance, const std::string& request_id) {
+  const auto it = instance.waiting.find(request_id);
+  if (it == instance.waiting.end()) return nullptr;
+  std::shared_ptr<ActiveRequest> request = std::move(it->second);
+  instance.waiting.erase(it);
+  instance.queue.Remove(request_id);
+  instance.info.queue = instance.queue.size();
+  request_instance_.erase(request_id);
+  --queued_;
+  return request;
+}
+
+// What waits for an instance that goes waits for another one of its model.
+void CoreImpl::Rehouse(Instance& instance) {
+  std::vector<std::shared_ptr<ActiveRequest>> moving;
+  for (const auto& [id, request] : instance.waiting) moving.push_back(request);
+  std::sort(moving.begin(), moving.end(), [](const auto& a, const auto& b) { return a->arrived() < b->arrived(); });
+  for (const auto& request : moving) TakeWaiting(instance, request->id());
+  for (auto& request : moving) {
+    const InferenceRequest& r = request->request();
+    const auto home = EnsureInstance({r.model, r.workload, r.contract, r.overrides, r.keep_alive_s}, false);
+    if (home.ok()) {
+      Enqueue(**home, std::move(request));
+    } else {
+      request->EndWith(home.status());
+    }
   }
+  CheckDrained();
 }
 
 void CoreImpl::Dispatch(Instance& instance) {
-  while (instance.engine && !instance.suspect && !instance.stopping && instance.info.state == InstanceState::kReady &&
-         instance.running.size() < instance.info.sessions) {
+  while (instance.engine && !instance.suspect && !instance.stopping && !instance.yielding &&
+         instance.info.state == InstanceState::kReady && instance.running.size() < instance.info.sessions) {
     const auto item = instance.queue.Pop(Now());
     if (!item) break;
     const auto it = instance.waiting.find(item->id);
@@ -139,7 +187,7 @@ void CoreImpl::Dispatch(Instance& instance) {
     instance.running[request->id()] = request;
     instance.last_used = Now();
     if (request->attempts() == 0) request->sink().OnPlaced(PlacementOf(instance, request->id()));
-    request->Dispatch(*instance.engine, Now() - request->arrived());
+    request->Dispatch(*instance.engine, instance.launch);
   }
   instance.info.queue = instance.queue.size();
   instance.info.running = instance.running.size();
@@ -149,68 +197,94 @@ void CoreImpl::Dispatch(Instance& instance) {
 void CoreImpl::OnAttemptEnd(const std::string& instance_id, std::shared_ptr<ActiveRequest> request,
                             const absl::Status& status, bool replayable) {
   Instance* instance = Find(instance_id);
-  if (instance == nullptr || instance->running.erase(request->id()) == 0) return;
-  instance->last_used = Now();
-  if (request->tokens() > 0) instance->failures = 0;
-  const bool again = replayable && request->attempts() < kMaxAttempts && !instance->stopping && !request->ended();
-  if (replayable && instance->engine) {
-    // The process is dying or must die; until the supervisor says so, nothing else is sent there.
-    instance->suspect = true;
-    PostAfter(std::chrono::seconds(2), [this, instance_id, launch = instance->launch] {
-      Instance* late = Find(instance_id);
-      if (late == nullptr || late->launch != launch || !late->suspect) return;
-      EndForFault(*late, Error(absl::StatusCode::kUnavailable, Reason::kEngineProtocol,
-                               "the engine dropped a request and did not end"));
-    });
-  }
-  if (again) {
-    const InferenceRequest& r = request->request();
-    instance->queue.PushFront({r.id, r.client.key(), r.generate.priority, request->arrived(), CostOf(r.generate)});
-    instance->waiting[r.id] = request;
-    ++queued_;
-    if (instance->info.state == InstanceState::kFailed) Restart(*instance);
-  } else {
-    if (replayable) request->EndWith(status);
-    request_instance_.erase(request->id());
-    history_.emplace_back(request->id(), instance_id);
-    if (history_.size() > kHistory) history_.pop_front();
-    ++finished_requests_;
-    ++instance->info.requests;
-    ++instance->measured.requests;
-    const FinishedEvent& finished = request->finished();
-    generated_tokens_ += request->tokens();
-    prompt_tokens_ += finished.prompt_tokens;
-    instance->info.generated_tokens += request->tokens();
-    if (status.ok() && finished.completion_tokens > 1) {
-      const auto average = [](std::optional<double>& into, double value) {
-        into = into ? *into * 0.8 + value * 0.2 : value;
-      };
-      average(instance->measured.ttft_ms, finished.ttft_ms);
-      average(instance->measured.decode_tok_s, finished.decode_tok_s);
+  if (instance != nullptr) {
+    instance->running.erase(request->id());
+    instance->last_used = Now();
+    if (request->tokens() > 0) instance->failures = 0;
+    const Reason reason = ReasonOf(status);
+    if ((reason == Reason::kEngineCrashed || reason == Reason::kEngineProtocol) && instance->engine &&
+        instance->launch == request->launch() && !instance->suspect) {
+      // The process is dying or must die; until the supervisor says so, nothing else is sent there.
+      instance->suspect = true;
+      PostAfter(kSuspectGrace, [this, instance_id, launch = instance->launch] {
+        Instance* late = Find(instance_id);
+        if (late == nullptr || late->launch != launch || !late->suspect) return;
+        EndForFault(*late, Error(absl::StatusCode::kUnavailable, Reason::kEngineProtocol,
+                                 "the engine dropped a request and did not end"));
+      });
+    }
+    // Gave up on an engine that said nothing for a while: is it alive at all?
+    if ((reason == Reason::kDeadlineExceeded || reason == Reason::kCancelled) && instance->engine &&
+        instance->launch == request->launch() && Now() - request->last_event() > kSuspectGrace) {
+      AskForLife(*instance);
     }
   }
-  Dispatch(*instance);
-  if (instance->idle()) ArmKeepAlive(*instance);
-  if (instance->info.state == InstanceState::kDraining && instance->running.empty() && instance->process) {
-    instance->process->Stop(std::chrono::seconds(5));
+  if (replayable && !request->cancelled() && request->attempts() < kMaxAttempts && instance != nullptr && !instance->stopping) {
+    Replay(*instance, std::move(request));
+  } else {
+    if (replayable) {
+      request->EndWith(request->cancelled()
+                           ? Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the request was cancelled")
+                           : status);
+    }
+    Account(instance, instance_id, *request, status);
+  }
+  if (instance != nullptr) {
+    Dispatch(*instance);
+    Rested(*instance);
+    if (instance->stopping && instance->running.empty() && instance->process) instance->process->Stop(kStopGrace);
   }
   CheckDrained();
 }
 
+// The attempt died before the client saw anything of it: once more, on a fresh process.
+void CoreImpl::Replay(Instance& instance, std::shared_ptr<ActiveRequest> request) {
+  const InferenceRequest& r = request->request();
+  instance.queue.PutBack({r.id, r.client.key(), r.generate.priority, request->arrived(), CostOf(r.generate)});
+  instance.waiting[r.id] = std::move(request);
+  ++queued_;
+  if (instance.info.state == InstanceState::kFailed) Restart(instance);
+}
+
+// Books an ended request; `instance` null where it is gone already.
+void CoreImpl::Account(Instance* instance, const std::string& instance_id, const ActiveRequest& request,
+                       const absl::Status& status) {
+  request_instance_.erase(request.id());
+  history_.emplace_back(request.id(), instance_id);
+  if (history_.size() > kHistory) history_.pop_front();
+  const FinishedEvent& finished = request.finished();
+  ++finished_requests_;
+  generated_tokens_ += request.tokens();
+  prompt_tokens_ += finished.prompt_tokens;
+  if (instance == nullptr) return;
+  ++instance->info.requests;
+  ++instance->measured.requests;
+  instance->info.generated_tokens += request.tokens();
+  if (!status.ok() || finished.completion_tokens <= 1) return;
+  const auto average = [](std::optional<double>& into, double value) {
+    into = into ? *into * 0.8 + value * 0.2 : value;
+  };
+  average(instance->measured.ttft_ms, finished.ttft_ms);
+  average(instance->measured.decode_tok_s, finished.decode_tok_s);
+}
+
 void CoreImpl::CancelWaiting(const std::string& request_id) {
+  const auto early = std::find_if(early_requests_.begin(), early_requests_.end(),
+                                  [&](const auto& request) { return request->id() == request_id; });
+  const absl::Status cancelled = Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the request was cancelled");
+  if (early != early_requests_.end()) {
+    const std::shared_ptr<ActiveRequest> request = *early;
+    early_requests_.erase(early);
+    request->EndWith(cancelled);
+    return;
+  }
   const auto it = request_instance_.find(request_id);
   Instance* instance = it == request_instance_.end() ? nullptr : Find(it->second);
   if (instance == nullptr) return;
-  const auto waiting = instance->waiting.find(request_id);
-  if (waiting == instance->waiting.end()) return;  // runs: its attempt was cancelled and will end
-  std::shared_ptr<ActiveRequest> request = std::move(waiting->second);
-  instance->waiting.erase(waiting);
-  instance->queue.Remove(request_id);
-  instance->info.queue = instance->queue.size();
-  request_instance_.erase(request_id);
-  --queued_;
-  request->EndWith(Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the request was cancelled"));
-  if (instance->idle()) ArmKeepAlive(*instance);
+  const std::shared_ptr<ActiveRequest> request = TakeWaiting(*instance, request_id);
+  if (!request) return;  // runs: its attempt was cancelled and will end
+  request->EndWith(cancelled);
+  Rested(*instance);
   CheckDrained();
 }
 
