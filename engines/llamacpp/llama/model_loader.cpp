@@ -149,7 +149,7 @@ struct ProgressState {
 
 bool OnProgress(float fraction, void* data) {
   auto* state = static_cast<ProgressState*>(data);
-  // Weights are 90 % of the way; context and warm-up the rest.
+  // Weights are 90 % of the way; the context is the rest.
   if (!(*state->progress)(0.9 * fraction, "weights")) state->cancelled = true;
   return !state->cancelled;
 }
@@ -219,17 +219,6 @@ void AttachThreads(LoadedModel* loaded) {
   llama_attach_threadpool(loaded->context, loaded->threadpool, loaded->threadpool_batch);
 }
 
-// One token through the model, so that the first request does not pay for page faults and graph building.
-void WarmUp(LoadedModel* loaded) {
-  const llama_vocab* vocab = llama_model_get_vocab(loaded->model);
-  llama_token token = llama_vocab_bos(vocab);
-  if (token < 0) token = 0;
-  if (!llama_model_has_decoder(loaded->model)) return;
-  llama_decode(loaded->context, llama_batch_get_one(&token, 1));
-  llama_memory_clear(llama_get_memory(loaded->context), false);
-  llama_synchronize(loaded->context);
-}
-
 absl::Status MakeContext(const LoadSpec& spec, LoadedModel* loaded) {
   const int trained = llama_model_n_ctx_train(loaded->model);
   const ModelLimits limits{.context_trained = static_cast<uint32_t>(std::max(0, trained)),
@@ -269,6 +258,15 @@ LoadedModel::~LoadedModel() {
     }
   }
   if (model != nullptr) llama_model_free(model);
+}
+
+void WarmUp(LoadedModel& loaded) {
+  if (!llama_model_has_decoder(loaded.model)) return;
+  llama_token token = llama_vocab_bos(llama_model_get_vocab(loaded.model));
+  if (token < 0) token = 0;
+  llama_decode(loaded.context, llama_batch_get_one(&token, 1));
+  llama_memory_clear(llama_get_memory(loaded.context), false);
+  llama_synchronize(loaded.context);
 }
 
 std::string LibraryDir() {
@@ -312,8 +310,6 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, con
   if (!progress(0.9, "context")) return cancelled;
   RUMBO_RETURN_IF_ERROR(MakeContext(spec, loaded.get()));
   AttachThreads(loaded.get());
-  if (!progress(0.95, "warm")) return cancelled;
-  WarmUp(loaded.get());
   ReportMemory(loaded.get());
   loaded->end_of_text = EndOfTextTokens(*loaded);
   loaded->backend_variant = CpuVariant();

@@ -55,6 +55,10 @@ using LoadProgressFn = std::function<bool(double fraction, const char* step)>;
 //   kCancelled            progress returned false.
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, const LoadProgressFn& progress);
 
+// One token through the model, so that the first request does not pay for page faults and graph building. On the thread
+// that decodes, before any request; leaves no trace in the cache.
+void WarmUp(LoadedModel& loaded);
+
 // The folder of the llama.cpp libraries this program runs with.
 std::string LibraryDir();
 

@@ -25,7 +25,11 @@ LoadCall* LoadCall::Start(WorkerService* service, const engine::v1::LoadRequest&
     call->BeatLater();
   }
   service->loop_.Run([service, call, request] {
-    call->End(service->DoLoad(request, [&](double fraction, const char* step) { return call->Progress(fraction, step); }));
+    auto result = service->DoLoad(request, [&](double fraction, const char* step) { return call->Progress(fraction, step); });
+    const bool loaded = result.ok();
+    call->End(std::move(result));
+    // Nobody waits for this: a request that comes meanwhile would have paid for it in its first step.
+    if (loaded) WarmUp(*service->model_);
   });
   return call.get();
 }
