@@ -88,6 +88,29 @@ absl::StatusOr<HttpOptions> ParseHttp(const std::string& text) {
   return options;
 }
 
+std::vector<std::string> SplitList(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    if (comma > at) out.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return out;
+}
+
+absl::StatusOr<HttpOptions> HttpOptionsOf(const DaemonOptions& options) {
+  RUMBO_ASSIGN_OR_RETURN(HttpOptions http, ParseHttp(options.http));
+  http.version = RUMBO_VERSION;
+  if (options.http_second != "off") http.second_port = static_cast<uint16_t>(std::atoi(options.http_second.c_str()));
+  http.allowed_hosts = SplitList(options.http_hosts);
+  http.allowed_origins = SplitList(options.http_origins);
+  http.max_requests_at_once = static_cast<uint32_t>(options.http_at_once);
+  http.max_requests_per_second = static_cast<double>(options.http_rate);
+  http.token_file = options.state_dir + "/tokens";
+  http.audit_file = options.state_dir + "/audit.log";
+  return http;
+}
+
 int Run(const DaemonOptions& options) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -150,11 +173,8 @@ int Run(const DaemonOptions& options) {
 
   std::unique_ptr<HttpServer> http;
   if (options.http != "off") {
-    absl::StatusOr<HttpOptions> http_options = ParseHttp(options.http);
+    absl::StatusOr<HttpOptions> http_options = HttpOptionsOf(options);
     if (!http_options.ok()) return Fail(http_options.status());
-    http_options->version = RUMBO_VERSION;
-    http_options->token_file = options.state_dir + "/tokens";
-    http_options->audit_file = options.state_dir + "/audit.log";
     auto started = HttpServer::Start(*http_options, core.get());
     if (!started.ok()) return Fail(started.status());
     http = std::move(*started);

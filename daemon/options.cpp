@@ -30,6 +30,13 @@ Setter Text(std::string DaemonOptions::*field) {
   };
 }
 
+Setter AnyText(std::string DaemonOptions::*field) {
+  return [field](DaemonOptions& o, const std::string& v) {
+    o.*field = v;
+    return true;
+  };
+}
+
 Setter Path(std::string DaemonOptions::*field) {
   return [field](DaemonOptions& o, const std::string& v) {
     o.*field = AbsolutePath(v);
@@ -55,6 +62,11 @@ Setter Switch(bool DaemonOptions::*field) {
   };
 }
 
+bool SetSecondPort(DaemonOptions& o, const std::string& v) {
+  o.http_second = v;
+  return v == "off" || (!v.empty() && v.size() <= 5 && v.find_first_not_of("0123456789") == std::string::npos && std::atoi(v.c_str()) <= 65535);
+}
+
 bool SetLevel(DaemonOptions& o, const std::string& v) {
   o.log_level = v;
   return v == "error" || v == "warning" || v == "info" || v == "debug";
@@ -68,6 +80,16 @@ const std::vector<Row>& Rows() {
        Path(&DaemonOptions::socket)},
       {{"http", "RUMBO_HTTP", "ADDR:PORT|off", "127.0.0.1:11711", "Loopback address of the HTTP APIs, or off."},
        Text(&DaemonOptions::http)},
+      {{"http-second-port", "RUMBO_HTTP_SECOND_PORT", "PORT|off", "off", "A second HTTP port, as 11434 for apps that know only Ollama's."},
+       SetSecondPort},
+      {{"http-hosts", "RUMBO_HTTP_HOSTS", "NAME:PORT,...", "none", "Host headers accepted beside 127.0.0.1, localhost and [::1] with our port."},
+       AnyText(&DaemonOptions::http_hosts)},
+      {{"http-origins", "RUMBO_HTTP_ORIGINS", "SCHEME://NAME:PORT,...", "none", "Web origins that may send requests, beside our own."},
+       AnyText(&DaemonOptions::http_origins)},
+      {{"http-at-once", "RUMBO_HTTP_AT_ONCE", "N", "0", "Requests at once that one caller may have over HTTP; 0: no bound."},
+       Number(&DaemonOptions::http_at_once, 0, 1'000'000)},
+      {{"http-rate", "RUMBO_HTTP_RATE", "N", "0", "Requests per second that one caller may send over HTTP; 0: no bound."},
+       Number(&DaemonOptions::http_rate, 0, 1'000'000)},
       {{"state-dir", "RUMBO_STATE_DIR", "DIR", "~/.local/share/rumbo", "Models, index, tokens."}, Path(&DaemonOptions::state_dir)},
       {{"cache-dir", "RUMBO_CACHE_DIR", "DIR", "~/.cache/rumbo", "What can be made again: measurements, prompt caches."},
        Path(&DaemonOptions::cache_dir)},
@@ -166,6 +188,7 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
   DaemonOptions options;
   options.socket = DefaultSocketPath();
   options.http = "127.0.0.1:11711";
+  options.http_second = "off";
   options.state_dir = DefaultStateDir();
   options.cache_dir = DefaultCacheDir();
   options.config = DefaultConfigFile();

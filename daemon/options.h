@@ -14,6 +14,11 @@ struct DaemonOptions {
   std::string config;
   std::string socket;
   std::string http;              // "ADDR:PORT" or "off"
+  std::string http_second;       // "PORT" or "off"
+  std::string http_hosts;        // "name:port,..."
+  std::string http_origins;      // "scheme://name:port,..."
+  int64_t http_at_once = 0;
+  int64_t http_rate = 0;
   std::string state_dir;
   std::string cache_dir;
   std::string log_level;         // "error", "warning", "info", "debug"

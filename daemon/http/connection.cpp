@@ -18,6 +18,7 @@ using boost::system::error_code;
 namespace {
 
 constexpr size_t kMaxUnread = 64 * 1024;
+constexpr size_t kBigBody = 256 * 1024;
 constexpr std::chrono::seconds kLinger{2};
 
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
@@ -302,9 +303,14 @@ void Connection::Dispatch() {
   busy_ = true;
   deadline_ = std::chrono::steady_clock::time_point::max();
   const Route* route = request_.route;
+  const bool big = route->json_body && request_.body.size() > kBigBody;
   auto exchange = std::make_shared<ConnectionExchange>(context_.loop, weak_from_this(), ++sequence_,
                                                        std::move(request_));
-  route->handler(context_.loop->api, std::move(exchange));
+  if (!big) return route->handler(context_.loop->api, std::move(exchange));
+  if (!context_.big_bodies) context_.big_bodies = NewThreadExecutor("rumbo-http-body");
+  context_.big_bodies->Post([route, loop = context_.loop, exchange = std::move(exchange)]() mutable {
+    route->handler(loop->api, std::move(exchange));
+  });
 }
 
 void Connection::RefuseAndClose(int status, Reason reason, std::string_view message) {

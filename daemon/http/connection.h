@@ -43,6 +43,8 @@ struct ConnectionContext {
   PeerLookup peers;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> open;  // until closed
   bool draining = false;
+  // Reads bodies too big for the io thread, where everyone would wait for it. Made when first needed.
+  std::unique_ptr<Executor> big_bodies;
   char scratch[64 * 1024];  // one read at a time, so idle connections own no buffer
 
   std::string_view Date();  // for the header, cached per second

@@ -26,30 +26,34 @@ absl::Status Refused(Reason reason, std::string_view message, std::string_view n
 
 }  // namespace
 
-Guard::Guard(const HttpOptions& options, uint16_t bound_port) {
-  const std::string port = ":" + std::to_string(bound_port);
-  for (const char* name : {"127.0.0.1", "localhost", "[::1]"}) hosts_.push_back(name + port);
+Guard::Guard(const HttpOptions& options, const std::vector<uint16_t>& ports) {
+  for (const uint16_t number : ports) {
+    const std::string port = ":" + std::to_string(number);
+    for (const char* name : {"127.0.0.1", "localhost", "[::1]"}) {
+      hosts_.push_back(name + port);
+      origins_.push_back("http://" + (name + port));
+    }
+  }
   for (const auto& host : options.allowed_hosts) hosts_.push_back(Lower(host));
-  for (const char* name : {"127.0.0.1", "localhost", "[::1]"}) origins_.push_back("http://" + (name + port));
   for (const auto& origin : options.allowed_origins) origins_.push_back(Lower(origin));
 }
 
 absl::Status Guard::Check(const HttpRequest& request) const {
   if (request.CountHeader("host") != 1 || !Contains(hosts_, request.Header("host"))) {
     return Refused(Reason::kHostRefused, "the Host header is not one of this server's names",
-                   "Use http://" + hosts_[0] + ", or add the name to http.allowed_hosts.");
+                   "Use http://" + hosts_[0] + ", or add the name to http-hosts.");
   }
   const size_t origins = request.CountHeader("origin");
   if (origins > 1 || (origins == 1 && !Contains(origins_, request.Header("origin")))) {
     return Refused(Reason::kOriginRefused, "requests from this web origin are not allowed",
-                   "Add the exact origin to http.allowed_origins if you trust that page.");
+                   "Add the exact origin to http-origins if you trust that page.");
   }
   if (origins == 1) return absl::OkStatus();
   // Browsers say where a request without Origin came from; native clients send no Sec-Fetch-Site.
   const std::string site = Lower(request.Header("sec-fetch-site"));
   if (!site.empty() && site != "same-origin" && site != "none") {
     return Refused(Reason::kOriginRefused, "requests from other web pages are not allowed",
-                   "Open the address itself, or add the page's origin to http.allowed_origins.");
+                   "Open the address itself, or add the page's origin to http-origins.");
   }
   return absl::OkStatus();
 }

@@ -14,7 +14,7 @@ namespace rumbo {
 // and Origin headers. Checked before anything else looks at a request. Immutable, thread-safe.
 class Guard {
  public:
-  Guard(const HttpOptions& options, uint16_t bound_port);
+  Guard(const HttpOptions& options, const std::vector<uint16_t>& ports);
 
   // kPermissionDenied with kHostRefused or kOriginRefused. No cross-origin grant is ever sent, so what passes here
   // is what native clients send: an exact Host, no Origin or one of ours, no sign of a foreign page.

@@ -1,5 +1,6 @@
 #include "daemon/http/inference.h"
 
+#include <charconv>
 #include <chrono>
 
 #include "daemon/http/errors.h"
@@ -7,6 +8,8 @@
 
 namespace rumbo {
 namespace {
+
+constexpr int64_t kMaxTimeoutMs = 86'400'000;
 
 // The client's own name: x-rumbo-app, else the product of User-Agent ("OpenAI/Python 3.1" -> "OpenAI/Python").
 std::string AppName(const HttpRequest& request) {
@@ -68,6 +71,15 @@ void RunDecoded(ExchangePtr exchange, DecodedRequest decoded, std::unique_ptr<An
   } else if (!priority.empty() && priority != "normal") {
     return exchange->Reply(ErrorReply(
         http.route->dialect, FieldError("x-rumbo-priority", "must be interactive, normal or batch")));
+  }
+  if (const std::string_view timeout = http.Header("x-rumbo-timeout-ms"); !timeout.empty()) {
+    int64_t ms = 0;
+    const auto end = std::from_chars(timeout.data(), timeout.data() + timeout.size(), ms);
+    if (end.ec != std::errc() || end.ptr != timeout.data() + timeout.size() || ms < 1 || ms > kMaxTimeoutMs) {
+      return exchange->Reply(ErrorReply(
+          http.route->dialect, FieldError("x-rumbo-timeout-ms", "must be a whole number from 1 to 86400000")));
+    }
+    request.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
   }
   exchange->Run(std::move(request), std::move(encoder));
 }

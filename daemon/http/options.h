@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,10 @@ namespace rumbo {
 struct HttpOptions {
   std::string address = "127.0.0.1";  // loopback only; anything else is refused
   uint16_t port = 11711;              // 0: the system chooses (tests)
+  // A second port with the same routes, for apps that know only Ollama's 11434. nullopt: none.
+  std::optional<uint16_t> second_port;
 
-  // Beside 127.0.0.1:PORT, localhost:PORT and [::1]:PORT. Exact, "name:port".
+  // Beside 127.0.0.1:PORT, localhost:PORT and [::1]:PORT of either port. Exact, "name:port".
   std::vector<std::string> allowed_hosts;
   // Beside http://127.0.0.1:PORT and http://localhost:PORT. Exact, "scheme://name:port".
   std::vector<std::string> allowed_origins;

@@ -25,7 +25,9 @@ constexpr std::chrono::milliseconds kHalfClosedTick{100};
 
 class Server final : public HttpServer {
  public:
-  Server(HttpOptions options, Core* core) : loop_(std::make_shared<IoLoop>()), acceptor_(loop_->io), tick_(loop_->io) {
+  Server(HttpOptions options, Core* core)
+      : loop_(std::make_shared<IoLoop>()), acceptor_(loop_->io), second_acceptor_(loop_->io),
+        tick_(loop_->io) {
     loop_->api.core = core;
     loop_->api.options = options;
     context_.loop = loop_;
@@ -55,22 +57,21 @@ class Server final : public HttpServer {
                    "the HTTP front listens on IPv4 loopback addresses only: it has no TLS yet",
                    "Use 127.0.0.1, and a TLS proxy or an SSH tunnel for other machines.");
     }
-    const tcp::endpoint endpoint(address, context_.options.port);
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(4096, error);
-    if (!error) acceptor_.non_blocking(true, error);
-    if (error) return ListenError(error);
-    port_ = acceptor_.local_endpoint(error).port();
-    guard_.emplace(context_.options, port_);
+    RUMBO_ASSIGN_OR_RETURN(port_, Bind(acceptor_, tcp::endpoint(address, context_.options.port)));
+    std::vector<uint16_t> ports = {port_};
+    if (context_.options.second_port) {
+      RUMBO_ASSIGN_OR_RETURN(second_port_, Bind(second_acceptor_, tcp::endpoint(address, *context_.options.second_port)));
+      ports.push_back(second_port_);
+    }
+    guard_.emplace(context_.options, ports);
     context_.guard = &*guard_;
     spare_fd_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     return absl::OkStatus();
   }
 
   void Run() {
-    Accept();
+    Accept(acceptor_);
+    if (second_acceptor_.is_open()) Accept(second_acceptor_);
     thread_ = std::thread([this] {
       ::pthread_setname_np(::pthread_self(), "rumbo-http");
       sigset_t all;
@@ -84,15 +85,24 @@ class Server final : public HttpServer {
     if (!thread_.joinable()) return;
     asio::post(loop_->io, [this, grace] { BeginStop(grace); });
     thread_.join();
+    context_.big_bodies.reset();
     loop_->mailbox.Shut();
   }
 
   std::string address() const override { return context_.options.address + ":" + std::to_string(port_); }
   uint16_t port() const override { return port_; }
+  uint16_t second_port() const override { return second_port_; }
 
  private:
-  absl::Status ListenError(const error_code& error) const {
-    const std::string where = context_.options.address + ":" + std::to_string(context_.options.port);
+  static absl::StatusOr<uint16_t> Bind(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
+    error_code error;
+    acceptor.open(endpoint.protocol(), error);
+    if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor.bind(endpoint, error);
+    if (!error) acceptor.listen(4096, error);
+    if (!error) acceptor.non_blocking(true, error);
+    if (!error) return acceptor.local_endpoint(error).port();
+    const std::string where = endpoint.address().to_string() + ":" + std::to_string(endpoint.port());
     if (error == asio::error::address_in_use) {
       return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse, "another program listens on " + where,
                    "Choose another port with --http ADDR:PORT, or --http off.");
@@ -100,21 +110,21 @@ class Server final : public HttpServer {
     return ErrnoStatus(error.value(), "listening on " + where);
   }
 
-  void Accept() {
-    acceptor_.async_wait(tcp::acceptor::wait_read, [this](error_code error) {
+  void Accept(tcp::acceptor& acceptor) {
+    acceptor.async_wait(tcp::acceptor::wait_read, [this, &acceptor](error_code error) {
       if (error || context_.draining) return;
-      TakeConnections();
-      Accept();
+      TakeConnections(acceptor);
+      Accept(acceptor);
     });
   }
 
-  void TakeConnections() {
+  void TakeConnections(tcp::acceptor& acceptor) {
     for (int i = 0; i < 64; ++i) {
       HttpSocket socket(loop_->io);
       error_code error;
-      acceptor_.accept(socket, error);
+      acceptor.accept(socket, error);
       if (error == asio::error::no_descriptors || error.value() == ENFILE) {
-        ShedOne();
+        ShedOne(acceptor);
         return;
       }
       if (error) return;
@@ -129,12 +139,12 @@ class Server final : public HttpServer {
   }
 
   // Out of descriptors: the spare one lets us accept and close, so that the caller is told and the queue moves.
-  void ShedOne() {
+  void ShedOne(tcp::acceptor& acceptor) {
     spare_fd_.reset();
     {
       HttpSocket socket(loop_->io);
       error_code error;
-      acceptor_.accept(socket, error);
+      acceptor.accept(socket, error);
     }
     ++loop_->metrics.shed;
     spare_fd_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -160,6 +170,7 @@ class Server final : public HttpServer {
     context_.draining = true;
     error_code error;
     acceptor_.close(error);
+    second_acceptor_.close(error);
     for (const auto& [connection, owned] : context_.open) connection->CloseWhenIdle();
     stop_at_ = std::chrono::steady_clock::now() + grace;
     tick_.cancel();
@@ -182,6 +193,7 @@ class Server final : public HttpServer {
   ConnectionContext context_;
   std::shared_ptr<IoLoop> loop_;
   tcp::acceptor acceptor_;
+  tcp::acceptor second_acceptor_;
   asio::steady_timer tick_;
   std::optional<Guard> guard_;
   std::optional<Access> access_;
@@ -191,6 +203,7 @@ class Server final : public HttpServer {
   std::thread thread_;
   std::chrono::steady_clock::time_point stop_at_;
   uint16_t port_ = 0;
+  uint16_t second_port_ = 0;
   bool ticking_ = false;
 };
 

@@ -30,6 +30,7 @@ class HttpServer {
   // "127.0.0.1:11711"
   virtual std::string address() const = 0;
   virtual uint16_t port() const = 0;
+  virtual uint16_t second_port() const = 0;  // 0 none
 };
 
 }  // namespace rumbo

@@ -489,6 +489,39 @@ TEST_F(HttpServerTest, SecondServerOnThePortIsRefused) {
   EXPECT_EQ(ReasonOf(second.status()), Reason::kAddressInUse);
 }
 
+TEST_F(HttpServerTest, SecondPortHasTheSameRoutesAndItsOwnHost) {
+  HttpOptions options;
+  options.port = 0;
+  options.second_port = 0;
+  auto started = HttpServer::Start(options, &core_);
+  ASSERT_TRUE(started.ok());
+  const uint16_t second = (*started)->second_port();
+  Client client(second);
+  client.Request("GET", "/api/tags");
+  EXPECT_EQ(client.Read().status, 200);
+  client.Request("GET", "/api/tags", "", "Host: localhost:" + std::to_string(second + 1) + "\r\n");
+  EXPECT_EQ(client.Read().status, 403);
+}
+
+TEST_F(HttpServerTest, BigBodiesAreReadBesideTheIoThread) {
+  const std::string prompt(3'000'000, 'p');
+  const auto reply = Post("/v1/completions", R"({"model":"fake","max_tokens":1,"prompt":")" + prompt + "\"}");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(core_.requests().at(0).generate.input.prompt.size(), prompt.size());
+}
+
+TEST_F(HttpServerTest, RequestHeadersSetPriorityAndDeadline) {
+  Post("/v1/completions", Prompt(), "x-rumbo-priority: batch\r\nx-rumbo-timeout-ms: 60000\r\nx-rumbo-app: my app\r\n");
+  const InferenceRequest request = core_.requests().at(0);
+  EXPECT_EQ(request.generate.priority, Priority::kBatch);
+  EXPECT_LT(request.deadline, std::chrono::steady_clock::now() + std::chrono::seconds(61));
+  EXPECT_EQ(request.client.app, "my?app");
+  EXPECT_EQ(Post("/v1/completions", Prompt(), "x-rumbo-priority: urgent\r\n").status, 400);
+  for (const char* bad : {"0", "-1", "1e3", "99999999999"}) {
+    EXPECT_EQ(Post("/v1/completions", Prompt(), std::string("x-rumbo-timeout-ms: ") + bad + "\r\n").status, 400) << bad;
+  }
+}
+
 TEST_F(HttpServerTest, NonLoopbackIsRefused) {
   for (const char* address : {"0.0.0.0", "192.0.2.1", "not-an-address", "::"}) {
     HttpOptions options;

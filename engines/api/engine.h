@@ -37,7 +37,8 @@ class GenerateCall {
   // The sink's OnEnd comes at once with kCancelled (unless it came already); the engine frees the slot
   // within one step.
   virtual void Cancel() = 0;
-  // After OnChunk returned false. From any thread but inside OnChunk.
+  // After OnChunk decided to return false: it may come from another thread before OnChunk has returned, and counts
+  // then too. From any thread but inside OnChunk.
   virtual void Resume() = 0;
 };
 
