@@ -70,8 +70,8 @@ void AboutRuntime(const Facts& facts, const GpuRecord& r, const Device& d, Topol
         "The kernel's KFD does not list cwsr_size for gfx1151: compute may hang under load.",
         "Use a kernel with the gfx1151 context-save fix.");
   }
-  const bool data_centre_ecc = r.amd != nullptr && r.amd->ecc;
-  if (data_centre_ecc) say(Severity::kInfo, "gpu.ecc", d.name + " counts memory errors (ECC).", "");
+  const bool ecc = (r.amd != nullptr && r.amd->ecc) || (r.nvidia != nullptr && r.nvidia->ecc.value_or(false));
+  if (ecc) say(Severity::kInfo, "gpu.ecc", d.name + " counts memory errors (ECC).", "");
 }
 
 }  // namespace

@@ -165,13 +165,20 @@ void AddAmdUnified(const Facts& facts, const GpuRecord& r, Device& d, Topology& 
   MemoryPool* system = FindMutable(topology, "pool-system");
   if (r.amd == nullptr) {
     d.pools = {"pool-system"};
-    // ROCm's own pool is all there is to go by where sysfs is not.
-    if (r.hip != nullptr && r.hip->total) {
-      Bytes cap = *r.hip->total;
-      if (system->total_bytes) cap = std::min(cap, *system->total_bytes);
-      system->limits.push_back(
-          {"limit-hip-" + r.key, LimitKind::kOther, cap, std::nullopt, {d.id}, {"hip"}, "HIP device total"});
-    }
+    // What a runtime offers is all there is to go by where sysfs is not (WSL, Intel's integrated graphics).
+    const auto cap = [&](const char* backend, Bytes bytes, const char* source) {
+      if (system->total_bytes) bytes = std::min(bytes, *system->total_bytes);
+      system->limits.push_back({fmt::format("limit-{}-{}", backend, r.key),
+                                LimitKind::kOther,
+                                bytes,
+                                std::nullopt,
+                                {d.id},
+                                {backend},
+                                source});
+    };
+    if (r.hip != nullptr && r.hip->total) cap("hip", *r.hip->total, "HIP device total");
+    if (r.vulkan != nullptr && LocalHeaps(*r.vulkan))
+      cap("vulkan", *LocalHeaps(*r.vulkan), "Vulkan device-local heaps");
     return;
   }
   AddSystemLimits(facts, r, d, *system);

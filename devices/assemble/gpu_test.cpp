@@ -472,6 +472,23 @@ TEST(IntelTest, MemoryRegionsGiveTheSize) {
             std::nullopt);  // 0 used without CAP_PERFMON is no knowledge
 }
 
+TEST(IntelTest, IntegratedGraphicsMayTakeWhatVulkanOffersOfSystemMemory) {
+  FakeTree tree;
+  AddMemory(tree, 32, 30);
+  AddPci(tree, {"0000:00:02.0", "0x8086", "0x64a0", "0x04", "0x030000", "xe"});
+  Facts facts = FactsOf(tree);
+  VulkanDevice v;
+  v.type = "integrated", v.address = "0000:00:02.0", v.driver = "Intel open-source Mesa driver";
+  v.heaps = {{16 * kGiB, {}, {}, true}};
+  facts.vulkan = VulkanFacts{"", {v}};
+  const Topology t = Assemble(facts);
+  const Device& gpu = *t.FindDevice("gpu-0000:00:02.0");
+  EXPECT_EQ(gpu.memory_kind, MemoryKind::kUnified);
+  EXPECT_THAT(gpu.pools, ElementsAre("pool-system"));
+  EXPECT_EQ(Limit(t, "limit-vulkan-0000:00:02.0")->max_bytes, 16 * kGiB);
+  EXPECT_THAT(Limit(t, "limit-vulkan-0000:00:02.0")->backends, ElementsAre("vulkan"));
+}
+
 Facts NvidiaFactsOf(FakeTree& tree, NvidiaGpu gpu, const char* device) {
   AddMemory(tree, 119, 110);
   AddPci(tree, {gpu.address, "0x10de", device, "0xa1", "0x030200", "nvidia"});
