@@ -75,7 +75,7 @@ async def round_of(port, model, prompts, predict):
     gaps = sorted((b - a) * 1e3 for _, t in answers for a, b in zip(t, t[1:]))
     decode = [(len(t) - 1) / (t[-1] - t[0]) for _, t in answers if len(t) > 1]
     return {"agg": sum(len(t) for _, t in answers) / wall, "ttft_p50": statistics.median(ttft), "ttft_p95": ttft[int(.95 * (len(ttft) - 1))],
-            "itl_p95": gaps[int(.95 * (len(gaps) - 1))] if gaps else 0.0, "decode": statistics.median(decode)}
+            "itl_p95": gaps[int(.95 * (len(gaps) - 1))] if gaps else 0.0, "decode": statistics.median(decode) if decode else 0.0}
 
 
 class Daemon:
