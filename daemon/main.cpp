@@ -130,9 +130,10 @@ int Run(const DaemonOptions& options) {
   const std::string bin = ExecutableDir();
   SystemWallClock wall;
   const Calibration calibration;
+  // The core's executor outlives all that posts to it: the other threads, the launcher, the doors.
+  auto executor = NewThreadExecutor("rumbo-core");
   auto disk = NewThreadExecutor("rumbo-store");
   auto aux = NewThreadExecutor("rumbo-aux");
-  auto executor = NewThreadExecutor("rumbo-core");
   auto topology = NewTopologySource(bin, options.cache_dir, aux.get());
   auto inspector = NewModelInspector(bin, aux.get());
   auto store = NewModelStore(options.state_dir, [bin](const std::string& path) { return InspectFile(bin, path); }, disk.get(), &wall);
@@ -155,7 +156,6 @@ int Run(const DaemonOptions& options) {
   parts.calibration = &calibration;
   for (const EngineProgram& program : programs) parts.engines.push_back(program.engine);
   auto core = Core::Create(core_options, parts);
-  core->Start();
 
   std::string http_address;
   RpcHooks hooks;
@@ -186,6 +186,8 @@ int Run(const DaemonOptions& options) {
   rpc_options.started_unix_s = wall.UnixSeconds();
   auto rpc = RpcServer::Start(rpc_options, core.get(), hooks);
   if (!rpc.ok()) return Fail(rpc.status());
+  // Only once both doors stand: a daemon that cannot open them touches nothing.
+  core->Start();
   spdlog::info("rumbod {} answers on {}{}", RUMBO_VERSION, options.socket, http ? " and http://" + http_address : "");
 
   int signal = 0;

@@ -158,7 +158,7 @@ absl::Status ReadFileInto(DaemonOptions& options, const std::string& path, bool 
     return InvalidArgument(path + ": " + EscapeForLog(e.what(), 200), "Correct the file.");
   }
   if (root.IsNull()) return absl::OkStatus();
-  if (!root.IsMap()) return InvalidArgument(path + " is no list of `option: value` lines");
+  if (!root.IsMap()) return InvalidArgument(path + " is no list of `option: value` lines", "docs/configuration.md shows what it may hold.");
   for (const auto& entry : root) {
     try {
       const std::string name = entry.first.as<std::string>();
