@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 
+#include "base/nearest.h"
 #include "base/os/files.h"
 #include "base/os/paths.h"
 #include "base/status.h"
@@ -108,18 +109,6 @@ const std::vector<Row>& Rows() {
   return *rows;
 }
 
-size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
-    }
-  }
-  return row[b.size()];
-}
-
 const Row* FindRow(std::string_view name) {
   for (const Row& row : Rows()) {
     if (name == row.row.name) return &row;
@@ -128,14 +117,10 @@ const Row* FindRow(std::string_view name) {
 }
 
 absl::Status Unknown(const std::string& name, const std::string& where) {
+  std::vector<std::string> names;
+  for (const Row& row : Rows()) names.push_back(row.row.name);
   std::string next = "`rumbod --help` lists the options.";
-  size_t best = 4;
-  for (const Row& row : Rows()) {
-    const size_t distance = Distance(std::string_view(name).substr(0, 60), row.row.name);
-    if (distance >= best) continue;
-    best = distance;
-    next = std::string("Did you mean ") + row.row.name + "? " + "`rumbod --help` lists the options.";
-  }
+  if (const std::string nearest = Nearest(name, names); !nearest.empty()) next = "Did you mean " + nearest + "? " + next;
   return InvalidArgument(where + ": unknown option " + EscapeForLog(name, 60), next);
 }
 

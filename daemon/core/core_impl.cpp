@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "base/status.h"
 
 namespace rumbo {
@@ -16,20 +17,6 @@ namespace {
 
 // Bytes of system memory that are never given out: room for the OS and for what nobody foresaw.
 Bytes SystemReserve() { return 256 * kMiB; }
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t next = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = std::exchange(row[j], next);
-    }
-  }
-  return row[b.size()];
-}
 
 }  // namespace
 
@@ -201,14 +188,11 @@ absl::StatusOr<const StoredModel*> CoreImpl::FindModel(const std::string& name) 
   if (!models_status_.ok()) return models_status_;
   const auto it = models_.find(name);
   if (it != models_.end()) return &it->second;
-  std::string next = "`rumbo models` lists the models; `rumbo import FILE --name NAME` adds one.";
-  size_t best = 3;
-  for (const auto& [known, model] : models_) {
-    const size_t distance = EditDistance(name.substr(0, 100), std::string_view(known).substr(0, 100));
-    if (distance >= best) continue;
-    best = distance;
-    next = "Did you mean " + known + "? " + "`rumbo models` lists the models.";
-  }
+  std::vector<std::string> known;
+  for (const auto& [other, model] : models_) known.push_back(other);
+  const std::string nearest = Nearest(name, known);
+  const std::string next = nearest.empty() ? "`rumbo models` lists the models; `rumbo import FILE --name NAME` adds one."
+                                           : "Did you mean " + nearest + "? `rumbo models` lists the models.";
   return Error(absl::StatusCode::kNotFound, Reason::kModelNotFound, "no model is called " + name.substr(0, 200), next);
 }
 

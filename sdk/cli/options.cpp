@@ -1,3 +1,4 @@
+#include "base/nearest.h"
 #include "sdk/cli/options.h"
 
 #include <CLI/CLI.hpp>

@@ -53,7 +53,4 @@ struct Refused {
 
 std::variant<Options, Refused> ParseCommandLine(int argc, const char* const* argv);
 
-// The one of `names` that is nearest to `word` by edit distance, or "" where none is near.
-std::string Nearest(const std::string& word, const std::vector<std::string>& names);
-
 }  // namespace rumbo::cli

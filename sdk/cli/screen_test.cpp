@@ -1,3 +1,4 @@
+#include "base/nearest.h"
 #include "sdk/cli/screen.h"
 
 #include <gtest/gtest.h>

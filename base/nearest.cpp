@@ -1,12 +1,12 @@
+#include "base/nearest.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "sdk/cli/options.h"
-
-namespace rumbo::cli {
+namespace rumbo {
 namespace {
 
-size_t EditDistance(const std::string& a, const std::string& b) {
+size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -23,11 +23,12 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::string Nearest(const std::string& word, const std::vector<std::string>& names) {
+std::string Nearest(std::string_view word, const std::vector<std::string>& names) {
   if (word.size() > 64) return "";
   std::string best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
-  for (const auto& name : names) {
+  for (const std::string& name : names) {
+    if (name.size() > 128) continue;
     const bool completes = word.size() >= 3 && name.compare(0, word.size(), word) == 0;
     const size_t distance = completes ? 1 : EditDistance(word, name);
     if (distance < best_distance) {
@@ -38,4 +39,4 @@ std::string Nearest(const std::string& word, const std::vector<std::string>& nam
   return best;
 }
 
-}  // namespace rumbo::cli
+}  // namespace rumbo
