@@ -58,13 +58,18 @@ TEST(Utf8Test, CutsAtCharacterBorders) {
 }
 
 TEST(Utf8Test, ReplacesIllFormedSequences) {
-  EXPECT_EQ(SanitizeUtf8("a\xFF\xFE" "b"), "a\xEF\xBF\xBD\xEF\xBF\xBD" "b");
+  EXPECT_EQ(SanitizeUtf8("a\xFF\xFE"
+                         "b"),
+            "a\xEF\xBF\xBD\xEF\xBF\xBD"
+            "b");
   EXPECT_EQ(SanitizeUtf8("x\xF0\x9F"), "x\xEF\xBF\xBD");
 }
 
 TEST(Utf8Test, EscapesControlAndBidiForLogs) {
   EXPECT_EQ(EscapeForLog("a\x1B[31m\n"), "a\\x1b[31m\\x0a");
-  EXPECT_EQ(EscapeForLog("\xE2\x80\xAE" "evil"), "\\xe2\\x80\\xaeevil");
+  EXPECT_EQ(EscapeForLog("\xE2\x80\xAE"
+                         "evil"),
+            "\\xe2\\x80\\xaeevil");
   EXPECT_EQ(EscapeForLog(std::string(500, 'x'), 10), "xxxxxxxxxx...");
 }
 

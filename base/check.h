@@ -1,9 +1,9 @@
 #pragma once
 
 // For our own bugs, never for input or hardware: prints where and why, then aborts.
-#define RUMBO_CHECK(condition)                                                \
-  do {                                                                        \
-    if (!(condition)) ::rumbo::CheckFailed(#condition, __FILE__, __LINE__);   \
+#define RUMBO_CHECK(condition)                                              \
+  do {                                                                      \
+    if (!(condition)) ::rumbo::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (0)
 
 namespace rumbo {

@@ -74,10 +74,10 @@ class ThreadExecutor final : public Executor {
   SteadyClock clock_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Task> ready_;                             // guarded by mutex_
-  std::multimap<Clock::TimePoint, Task> timed_;        // guarded by mutex_
-  bool stopping_ = false;                              // guarded by mutex_
-  std::thread thread_;                                 // last: starts when the rest is ready
+  std::deque<Task> ready_;                       // guarded by mutex_
+  std::multimap<Clock::TimePoint, Task> timed_;  // guarded by mutex_
+  bool stopping_ = false;                        // guarded by mutex_
+  std::thread thread_;                           // last: starts when the rest is ready
 };
 
 }  // namespace

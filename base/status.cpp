@@ -45,8 +45,7 @@ absl::Status Internal(std::string_view message) {
 
 absl::Status NotImplemented(std::string_view what) {
   return Error(absl::StatusCode::kUnimplemented, Reason::kNotImplemented,
-               std::string(what) + " is not implemented yet",
-               "docs/unimplemented.md lists what is missing.");
+               std::string(what) + " is not implemented yet", "docs/unimplemented.md lists what is missing.");
 }
 
 Reason ReasonOf(const absl::Status& status) {

@@ -27,8 +27,8 @@ absl::Status InvalidArgument(std::string_view message, std::string_view next_ste
 absl::Status Internal(std::string_view message);
 absl::Status NotImplemented(std::string_view what);
 
-Reason ReasonOf(const absl::Status& status);            // kUnspecified when the status has none
-std::string NextStepOf(const absl::Status& status);     // "" when the status has none
+Reason ReasonOf(const absl::Status& status);         // kUnspecified when the status has none
+std::string NextStepOf(const absl::Status& status);  // "" when the status has none
 std::optional<std::chrono::milliseconds> RetryAfterOf(const absl::Status& status);
 
 // The message as std::string; "" for OK.
@@ -40,8 +40,8 @@ absl::Status Annotate(const absl::Status& status, std::string_view context);
 }  // namespace rumbo
 
 // Returns early with the status of `expr` unless it is OK.
-#define RUMBO_RETURN_IF_ERROR(expr)                        \
-  do {                                                     \
+#define RUMBO_RETURN_IF_ERROR(expr)                                                     \
+  do {                                                                                  \
     if (absl::Status rumbo_status_ = (expr); !rumbo_status_.ok()) return rumbo_status_; \
   } while (0)
 

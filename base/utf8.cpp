@@ -84,11 +84,12 @@ std::string EscapeForLog(std::string_view text, size_t max_bytes) {
   for (size_t i = 0; i < clean.size();) {
     const int length = SequenceLength(clean, i);
     const auto b = static_cast<unsigned char>(clean[i]);
-    const bool bidi = length == 3 && b == 0xE2 && static_cast<unsigned char>(clean[i + 1]) <= 0x81 &&
-                      (static_cast<unsigned char>(clean[i + 1]) == 0x80
-                           ? static_cast<unsigned char>(clean[i + 2]) >= 0xAA
-                           : static_cast<unsigned char>(clean[i + 2]) >= 0xA6);
-    if (b < 0x20 || b == 0x7F || b == '\\' || bidi || (length == 2 && b == 0xC2 && static_cast<unsigned char>(clean[i + 1]) < 0xA0)) {
+    const bool bidi =
+        length == 3 && b == 0xE2 && static_cast<unsigned char>(clean[i + 1]) <= 0x81 &&
+        (static_cast<unsigned char>(clean[i + 1]) == 0x80 ? static_cast<unsigned char>(clean[i + 2]) >= 0xAA
+                                                          : static_cast<unsigned char>(clean[i + 2]) >= 0xA6);
+    if (b < 0x20 || b == 0x7F || b == '\\' || bidi ||
+        (length == 2 && b == 0xC2 && static_cast<unsigned char>(clean[i + 1]) < 0xA0)) {
       for (int k = 0; k < length; ++k) {
         char hex[8];
         std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(clean[i + k]));

@@ -60,7 +60,8 @@ absl::StatusOr<UniqueFd> LockStateDir(const std::string& dir) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return ErrnoStatus(errno, "open " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse, "another daemon uses the state folder " + dir,
+    return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse,
+                 "another daemon uses the state folder " + dir,
                  "Use that one, stop it, or choose another --state-dir.");
   }
   return fd;
@@ -80,7 +81,8 @@ absl::StatusOr<HttpOptions> ParseHttp(const std::string& text) {
   HttpOptions options;
   const size_t colon = text.rfind(':');
   const int port = colon == std::string::npos ? -1 : std::atoi(text.c_str() + colon + 1);
-  if (port < 0 || port > 65535 || text.find_first_not_of("0123456789", colon + 1) != std::string::npos || colon + 1 == text.size()) {
+  if (port < 0 || port > 65535 || text.find_first_not_of("0123456789", colon + 1) != std::string::npos ||
+      colon + 1 == text.size()) {
     return InvalidArgument("--http is \"" + text + "\"", "It is ADDR:PORT, as 127.0.0.1:11711, or off.");
   }
   options.address = text.substr(0, colon);
@@ -101,7 +103,8 @@ std::vector<std::string> SplitList(const std::string& text) {
 absl::StatusOr<HttpOptions> HttpOptionsOf(const DaemonOptions& options) {
   RUMBO_ASSIGN_OR_RETURN(HttpOptions http, ParseHttp(options.http));
   http.version = RUMBO_VERSION;
-  if (options.http_second != "off") http.second_port = static_cast<uint16_t>(std::atoi(options.http_second.c_str()));
+  if (options.http_second != "off")
+    http.second_port = static_cast<uint16_t>(std::atoi(options.http_second.c_str()));
   http.allowed_hosts = SplitList(options.http_hosts);
   http.allowed_origins = SplitList(options.http_origins);
   http.max_requests_at_once = static_cast<uint32_t>(options.http_at_once);
@@ -136,9 +139,12 @@ int Run(const DaemonOptions& options) {
   auto aux = NewThreadExecutor("rumbo-aux");
   auto topology = NewTopologySource(bin, options.cache_dir, aux.get());
   auto inspector = NewModelInspector(bin, aux.get());
-  auto store = NewModelStore(options.state_dir, [bin](const std::string& path) { return InspectFile(bin, path); }, disk.get(), &wall);
+  auto store = NewModelStore(
+      options.state_dir, [bin](const std::string& path) { return InspectFile(bin, path); }, disk.get(),
+      &wall);
   const std::vector<EngineProgram> programs = FindWorkers(bin);
-  auto launcher = NewSupervisor({.load_silence = seconds(options.load_silence_s), .isolate = options.isolate}, programs);
+  auto launcher =
+      NewSupervisor({.load_silence = seconds(options.load_silence_s), .isolate = options.isolate}, programs);
 
   CoreOptions core_options;
   core_options.queue_limit = static_cast<uint32_t>(options.queue_limit);
@@ -166,7 +172,8 @@ int Run(const DaemonOptions& options) {
     bool real_engine = false;
     for (const EngineProgram& program : programs) real_engine = real_engine || program.engine.name != "fake";
     if (!real_engine) {
-      findings.push_back({Severity::kBroken, "engine.none", "", "no engine is installed beside rumbod", "Build or install one: `./dev setup && ./dev build`."});
+      findings.push_back({Severity::kBroken, "engine.none", "", "no engine is installed beside rumbod",
+                          "Build or install one: `./dev setup && ./dev build`."});
     }
     return findings;
   };
@@ -188,7 +195,8 @@ int Run(const DaemonOptions& options) {
   if (!rpc.ok()) return Fail(rpc.status());
   // Only once both doors stand: a daemon that cannot open them touches nothing.
   core->Start();
-  spdlog::info("rumbod {} answers on {}{}", RUMBO_VERSION, options.socket, http ? " and http://" + http_address : "");
+  spdlog::info("rumbod {} answers on {}{}", RUMBO_VERSION, options.socket,
+               http ? " and http://" + http_address : "");
 
   int signal = 0;
   do {

@@ -65,7 +65,9 @@ Setter Switch(bool DaemonOptions::*field) {
 
 bool SetSecondPort(DaemonOptions& o, const std::string& v) {
   o.http_second = v;
-  return v == "off" || (!v.empty() && v.size() <= 5 && v.find_first_not_of("0123456789") == std::string::npos && std::atoi(v.c_str()) <= 65535);
+  return v == "off" ||
+         (!v.empty() && v.size() <= 5 && v.find_first_not_of("0123456789") == std::string::npos &&
+          std::atoi(v.c_str()) <= 65535);
 }
 
 bool SetLevel(DaemonOptions& o, const std::string& v) {
@@ -75,36 +77,53 @@ bool SetLevel(DaemonOptions& o, const std::string& v) {
 
 const std::vector<Row>& Rows() {
   static const std::vector<Row>* rows = new std::vector<Row>{
-      {{"config", "RUMBO_CONFIG", "FILE", "~/.config/rumbo/config.yaml", "YAML file with any of these options; need not exist unless named."},
+      {{"config", "RUMBO_CONFIG", "FILE", "~/.config/rumbo/config.yaml",
+        "YAML file with any of these options; need not exist unless named."},
        Path(&DaemonOptions::config)},
-      {{"socket", "RUMBO_SOCKET", "PATH", "$XDG_RUNTIME_DIR/rumbo/rumbo.sock", "Unix socket for gRPC, mode 0600."},
+      {{"socket", "RUMBO_SOCKET", "PATH", "$XDG_RUNTIME_DIR/rumbo/rumbo.sock",
+        "Unix socket for gRPC, mode 0600."},
        Path(&DaemonOptions::socket)},
-      {{"http", "RUMBO_HTTP", "ADDR:PORT|off", "127.0.0.1:11711", "Loopback address of the HTTP APIs, or off."},
+      {{"http", "RUMBO_HTTP", "ADDR:PORT|off", "127.0.0.1:11711",
+        "Loopback address of the HTTP APIs, or off."},
        Text(&DaemonOptions::http)},
-      {{"http-second-port", "RUMBO_HTTP_SECOND_PORT", "PORT|off", "off", "A second HTTP port, as 11434 for apps that know only Ollama's."},
+      {{"http-second-port", "RUMBO_HTTP_SECOND_PORT", "PORT|off", "off",
+        "A second HTTP port, as 11434 for apps that know only Ollama's."},
        SetSecondPort},
-      {{"http-hosts", "RUMBO_HTTP_HOSTS", "NAME:PORT,...", "none", "Host headers accepted beside 127.0.0.1, localhost and [::1] with our port."},
+      {{"http-hosts", "RUMBO_HTTP_HOSTS", "NAME:PORT,...", "none",
+        "Host headers accepted beside 127.0.0.1, localhost and [::1] with our port."},
        AnyText(&DaemonOptions::http_hosts)},
-      {{"http-origins", "RUMBO_HTTP_ORIGINS", "SCHEME://NAME:PORT,...", "none", "Web origins that may send requests, beside our own."},
+      {{"http-origins", "RUMBO_HTTP_ORIGINS", "SCHEME://NAME:PORT,...", "none",
+        "Web origins that may send requests, beside our own."},
        AnyText(&DaemonOptions::http_origins)},
-      {{"http-at-once", "RUMBO_HTTP_AT_ONCE", "N", "0", "Requests at once that one caller may have over HTTP; 0: no bound."},
+      {{"http-at-once", "RUMBO_HTTP_AT_ONCE", "N", "0",
+        "Requests at once that one caller may have over HTTP; 0: no bound."},
        Number(&DaemonOptions::http_at_once, 0, 1'000'000)},
-      {{"http-rate", "RUMBO_HTTP_RATE", "N", "0", "Requests per second that one caller may send over HTTP; 0: no bound."},
+      {{"http-rate", "RUMBO_HTTP_RATE", "N", "0",
+        "Requests per second that one caller may send over HTTP; 0: no bound."},
        Number(&DaemonOptions::http_rate, 0, 1'000'000)},
-      {{"state-dir", "RUMBO_STATE_DIR", "DIR", "~/.local/share/rumbo", "Models, index, tokens."}, Path(&DaemonOptions::state_dir)},
-      {{"cache-dir", "RUMBO_CACHE_DIR", "DIR", "~/.cache/rumbo", "What can be made again: measurements, prompt caches."},
+      {{"state-dir", "RUMBO_STATE_DIR", "DIR", "~/.local/share/rumbo", "Models, index, tokens."},
+       Path(&DaemonOptions::state_dir)},
+      {{"cache-dir", "RUMBO_CACHE_DIR", "DIR", "~/.cache/rumbo",
+        "What can be made again: measurements, prompt caches."},
        Path(&DaemonOptions::cache_dir)},
-      {{"keep-alive", "RUMBO_KEEP_ALIVE", "SECONDS", "300", "Idle seconds after which a model is unloaded; -1: never."},
+      {{"keep-alive", "RUMBO_KEEP_ALIVE", "SECONDS", "300",
+        "Idle seconds after which a model is unloaded; -1: never."},
        Number(&DaemonOptions::keep_alive_s, -1, 1'000'000'000)},
-      {{"queue-limit", "RUMBO_QUEUE_LIMIT", "N", "4096", "Requests that may wait; more are refused with a retry time."},
+      {{"queue-limit", "RUMBO_QUEUE_LIMIT", "N", "4096",
+        "Requests that may wait; more are refused with a retry time."},
        Number(&DaemonOptions::queue_limit, 1, 1'000'000)},
-      {{"drain", "RUMBO_DRAIN", "SECONDS", "5", "Seconds that running requests get when a model or the daemon stops."},
+      {{"drain", "RUMBO_DRAIN", "SECONDS", "5",
+        "Seconds that running requests get when a model or the daemon stops."},
        Number(&DaemonOptions::drain_s, 0, 3600)},
-      {{"load-silence", "RUMBO_LOAD_SILENCE", "SECONDS", "60", "Seconds without a sign of life after which a load has hung."},
+      {{"load-silence", "RUMBO_LOAD_SILENCE", "SECONDS", "60",
+        "Seconds without a sign of life after which a load has hung."},
        Number(&DaemonOptions::load_silence_s, 1, 86400)},
-      {{"isolate", "RUMBO_ISOLATE", "on|off", "on", "Workers in namespaces of their own, without a network, where the kernel allows it."},
+      {{"isolate", "RUMBO_ISOLATE", "on|off", "on",
+        "Workers in namespaces of their own, without a network, where the kernel allows it."},
        Switch(&DaemonOptions::isolate)},
-      {{"log-level", "RUMBO_LOG_LEVEL", "LEVEL", "info", "error, warning, info or debug; prompts are never logged."}, SetLevel},
+      {{"log-level", "RUMBO_LOG_LEVEL", "LEVEL", "info",
+        "error, warning, info or debug; prompts are never logged."},
+       SetLevel},
   };
   return *rows;
 }
@@ -120,7 +139,8 @@ absl::Status Unknown(const std::string& name, const std::string& where) {
   std::vector<std::string> names;
   for (const Row& row : Rows()) names.push_back(row.row.name);
   std::string next = "`rumbod --help` lists the options.";
-  if (const std::string nearest = Nearest(name, names); !nearest.empty()) next = "Did you mean " + nearest + "? " + next;
+  if (const std::string nearest = Nearest(name, names); !nearest.empty())
+    next = "Did you mean " + nearest + "? " + next;
   return InvalidArgument(where + ": unknown option " + EscapeForLog(name, 60), next);
 }
 
@@ -143,7 +163,9 @@ absl::Status ReadFileInto(DaemonOptions& options, const std::string& path, bool 
     return InvalidArgument(path + ": " + EscapeForLog(e.what(), 200), "Correct the file.");
   }
   if (root.IsNull()) return absl::OkStatus();
-  if (!root.IsMap()) return InvalidArgument(path + " is no list of `option: value` lines", "docs/configuration.md shows what it may hold.");
+  if (!root.IsMap())
+    return InvalidArgument(path + " is no list of `option: value` lines",
+                           "docs/configuration.md shows what it may hold.");
   for (const auto& entry : root) {
     try {
       const std::string name = entry.first.as<std::string>();
@@ -183,10 +205,14 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
   bool config_named = std::getenv("RUMBO_CONFIG") != nullptr;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& arg = args[i];
-    if (arg == "--help" || arg == "-h") options.help = true;
-    else if (arg == "--version") options.version = true;
-    else if (arg == "--print-docs") options.print_docs = true;
-    else if (arg.rfind("--", 0) != 0) return Unknown(arg, "command line");
+    if (arg == "--help" || arg == "-h")
+      options.help = true;
+    else if (arg == "--version")
+      options.version = true;
+    else if (arg == "--print-docs")
+      options.print_docs = true;
+    else if (arg.rfind("--", 0) != 0)
+      return Unknown(arg, "command line");
     else {
       const size_t equals = arg.find('=');
       const std::string name = arg.substr(2, equals == std::string::npos ? std::string::npos : equals - 2);
@@ -206,7 +232,8 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
   RUMBO_RETURN_IF_ERROR(ReadFileInto(options, options.config, config_named));
   for (const Row& row : Rows()) {
     const char* value = row.row.environment[0] != '\0' ? std::getenv(row.row.environment) : nullptr;
-    if (value != nullptr && *value != '\0') RUMBO_RETURN_IF_ERROR(Set(options, row, value, row.row.environment));
+    if (value != nullptr && *value != '\0')
+      RUMBO_RETURN_IF_ERROR(Set(options, row, value, row.row.environment));
   }
   for (const auto& [row, value] : flags) RUMBO_RETURN_IF_ERROR(Set(options, *row, value, "command line"));
   return options;
@@ -214,14 +241,17 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
 
 std::string HelpText() {
   std::string out =
-      "usage: rumbod [OPTIONS]\n\nRuns models for the apps of this machine: gRPC on a Unix socket, HTTP on loopback.\n\n";
+      "usage: rumbod [OPTIONS]\n\nRuns models for the apps of this machine: gRPC on a Unix socket, HTTP on "
+      "loopback.\n\n";
   for (const Row& row : Rows()) {
     std::string left = std::string("  --") + row.row.name + " " + row.row.argument;
     if (left.size() < 30) left.resize(30, ' ');
     out += left + " " + row.row.help + " [" + row.row.default_text + "]\n";
   }
-  out += "  --help, --version\n\nEach option is also a key of the configuration file and an environment variable\n"
-         "(docs/configuration.md). The command line wins over the environment, that over the file.\n";
+  out +=
+      "  --help, --version\n\nEach option is also a key of the configuration file and an environment "
+      "variable\n"
+      "(docs/configuration.md). The command line wins over the environment, that over the file.\n";
   return out;
 }
 
@@ -229,9 +259,10 @@ std::string OptionsMarkdown() {
   std::string out = "| option | environment | value | default | meaning |\n| --- | --- | --- | --- | --- |\n";
   for (const Row& row : Rows()) {
     std::string argument = row.row.argument;
-    for (size_t at = 0; (at = argument.find('|', at)) != std::string::npos; at += 2) argument.insert(at, "\\");
-    out += std::string("| `") + row.row.name + "` | `" + row.row.environment + "` | " + argument + " | `" + row.row.default_text +
-           "` | " + row.row.help + " |\n";
+    for (size_t at = 0; (at = argument.find('|', at)) != std::string::npos; at += 2)
+      argument.insert(at, "\\");
+    out += std::string("| `") + row.row.name + "` | `" + row.row.environment + "` | " + argument + " | `" +
+           row.row.default_text + "` | " + row.row.help + " |\n";
   }
   return out;
 }

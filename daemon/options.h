@@ -8,20 +8,20 @@
 
 namespace rumbo {
 
-// What rumbod can be told. Every option is one row of the table in options.cpp, which gives the flag, the YAML key, the
-// environment variable, --help and docs/configuration.md.
+// What rumbod can be told. Every option is one row of the table in options.cpp, which gives the flag, the
+// YAML key, the environment variable, --help and docs/configuration.md.
 struct DaemonOptions {
   std::string config;
   std::string socket;
-  std::string http;              // "ADDR:PORT" or "off"
-  std::string http_second;       // "PORT" or "off"
-  std::string http_hosts;        // "name:port,..."
-  std::string http_origins;      // "scheme://name:port,..."
+  std::string http;          // "ADDR:PORT" or "off"
+  std::string http_second;   // "PORT" or "off"
+  std::string http_hosts;    // "name:port,..."
+  std::string http_origins;  // "scheme://name:port,..."
   int64_t http_at_once = 0;
   int64_t http_rate = 0;
   std::string state_dir;
   std::string cache_dir;
-  std::string log_level;         // "error", "warning", "info", "debug"
+  std::string log_level;  // "error", "warning", "info", "debug"
   int64_t keep_alive_s = 300;
   int64_t queue_limit = 4096;
   int64_t drain_s = 5;
@@ -33,18 +33,18 @@ struct DaemonOptions {
 };
 
 struct OptionRow {
-  const char* name;          // flag --name, YAML key name
-  const char* environment;   // "" none
-  const char* argument;      // "PATH", "N", "on|off"; "" for a switch
+  const char* name;         // flag --name, YAML key name
+  const char* environment;  // "" none
+  const char* argument;     // "PATH", "N", "on|off"; "" for a switch
   const char* default_text;
-  const char* help;          // one sentence
+  const char* help;  // one sentence
 };
 
 // The rows, in the order of --help.
 const std::vector<OptionRow>& OptionTable();
 
-// Command line over environment over file over default. Errors: kInvalidArgument naming the option, the nearest
-// name for an unknown one, and where it stood; kFileNotFound for a --config that is not there.
+// Command line over environment over file over default. Errors: kInvalidArgument naming the option, the
+// nearest name for an unknown one, and where it stood; kFileNotFound for a --config that is not there.
 absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args);
 
 std::string HelpText();

@@ -39,7 +39,8 @@ TEST_F(OptionsTest, CommandLineWinsOverEnvironmentOverFile) {
 }
 
 TEST_F(OptionsTest, UnknownOptionsNameTheNearest) {
-  for (const auto& args : {std::vector<std::string>{"--sokcet", "/x"}, std::vector<std::string>{"--config", Write("sokcet: /x\n")}}) {
+  for (const auto& args : {std::vector<std::string>{"--sokcet", "/x"},
+                           std::vector<std::string>{"--config", Write("sokcet: /x\n")}}) {
     const auto options = ReadOptions(args);
     EXPECT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(NextStepOf(options.status()).find("socket"), std::string::npos) << options.status();
@@ -47,7 +48,8 @@ TEST_F(OptionsTest, UnknownOptionsNameTheNearest) {
 }
 
 TEST_F(OptionsTest, BadValuesAndFilesAreRefusedWithTheirPlace) {
-  EXPECT_NE(MessageOf(ReadOptions({"--config", Write("drain: 5\nkeep-alive: soon\n")}).status()).find(":2"), std::string::npos);
+  EXPECT_NE(MessageOf(ReadOptions({"--config", Write("drain: 5\nkeep-alive: soon\n")}).status()).find(":2"),
+            std::string::npos);
   EXPECT_FALSE(ReadOptions({"--drain", "-5"}).ok());
   EXPECT_FALSE(ReadOptions({"--drain"}).ok());
   EXPECT_FALSE(ReadOptions({"--config", "/no/such.yaml"}).ok());
@@ -59,7 +61,8 @@ TEST_F(OptionsTest, BadValuesAndFilesAreRefusedWithTheirPlace) {
 TEST_F(OptionsTest, DocsAreWhatTheTableSays) {
   const auto docs = ReadFile(std::string(RUMBO_SOURCE_DIR) + "/docs/configuration.md", 1 << 20);
   ASSERT_TRUE(docs.ok()) << docs.status();
-  EXPECT_NE(docs->find(OptionsMarkdown()), std::string::npos) << "run `rumbod --print-docs` and put its table there";
+  EXPECT_NE(docs->find(OptionsMarkdown()), std::string::npos)
+      << "run `rumbod --print-docs` and put its table there";
 }
 
 }  // namespace

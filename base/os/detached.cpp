@@ -28,7 +28,8 @@ struct Report {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   for (int s = 1; s < 32; ++s) ::signal(s, SIG_DFL);
-  const bool ready = ::chdir("/") == 0 && ::dup2(null_fd, 0) == 0 && ::dup2(log_fd, 1) == 1 && ::dup2(log_fd, 2) == 2;
+  const bool ready =
+      ::chdir("/") == 0 && ::dup2(null_fd, 0) == 0 && ::dup2(log_fd, 1) == 1 && ::dup2(log_fd, 2) == 2;
   for (int fd = 0; fd < 3; ++fd) ::fcntl(fd, F_SETFD, 0);  // They may have been these very numbers.
   // CLOSE_RANGE_CLOEXEC (4): the report pipe must live until exec.
   ::syscall(SYS_close_range, 3u, ~0u, 4u);
@@ -59,7 +60,8 @@ bool DetachedProcess::HasEnded(std::chrono::milliseconds wait) const {
   return ::kill(pid_, 0) != 0 && errno == ESRCH;
 }
 
-absl::StatusOr<DetachedProcess> SpawnDetached(const std::string& program, const std::vector<std::string>& args,
+absl::StatusOr<DetachedProcess> SpawnDetached(const std::string& program,
+                                              const std::vector<std::string>& args,
                                               const std::string& log_path) {
   UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return ErrnoStatus(errno, "open /dev/null");
@@ -86,10 +88,12 @@ absl::StatusOr<DetachedProcess> SpawnDetached(const std::string& program, const 
   while (::waitpid(child, &ignored, 0) < 0 && errno == EINTR) {
   }
   Report started{};
-  if (ReadReport(reader.get(), &started) != sizeof started) return Internal("start " + program + ": fork failed");
+  if (ReadReport(reader.get(), &started) != sizeof started)
+    return Internal("start " + program + ": fork failed");
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, started.pid, 0u)));
   Report failed{};
-  if (ReadReport(reader.get(), &failed) == sizeof failed) return ErrnoStatus(failed.error, "start " + program);
+  if (ReadReport(reader.get(), &failed) == sizeof failed)
+    return ErrnoStatus(failed.error, "start " + program);
   return DetachedProcess(started.pid, std::move(pidfd));
 }
 

@@ -25,7 +25,8 @@ class DetachedProcess {
 // Runs `program` (a path) with `args` in a session of its own, working folder "/", stdin from /dev/null,
 // stdout and stderr appended to `log_path` (made with mode 0600), default signals, and no other descriptor
 // of the caller. Safe in a process with threads. Errors: what exec or open said.
-absl::StatusOr<DetachedProcess> SpawnDetached(const std::string& program, const std::vector<std::string>& args,
+absl::StatusOr<DetachedProcess> SpawnDetached(const std::string& program,
+                                              const std::vector<std::string>& args,
                                               const std::string& log_path);
 
 }  // namespace rumbo

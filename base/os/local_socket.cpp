@@ -42,11 +42,13 @@ absl::Status ProbeLocalSocket(const std::string& path, bool must_be_ours) {
   }
   if (!S_ISSOCK(info.st_mode)) return Unreachable(path + " is not a socket");
   if (must_be_ours && info.st_uid != ::getuid() && info.st_uid != 0) {
-    return Denied("the socket " + path + " belongs to another user (uid " + std::to_string(info.st_uid) + ")");
+    return Denied("the socket " + path + " belongs to another user (uid " + std::to_string(info.st_uid) +
+                  ")");
   }
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Internal(std::string("socket: ") + std::strerror(errno));
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return absl::OkStatus();
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    return absl::OkStatus();
   if (errno == EAGAIN || errno == EINPROGRESS) return absl::OkStatus();  // Its backlog is full: it lives.
   if (errno == EACCES || errno == EPERM) return Denied("no access to the socket " + path);
   if (errno == ECONNREFUSED) return Unreachable("no daemon runs: nobody listens on " + path);

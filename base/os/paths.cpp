@@ -32,7 +32,8 @@ std::string Home() {
   std::vector<char> buffer(16384);
   passwd entry;
   passwd* found = nullptr;
-  if (::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return "";
+  if (::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
+    return "";
   return IsAbsolute(found->pw_dir) ? found->pw_dir : "";
 }
 

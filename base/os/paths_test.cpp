@@ -16,8 +16,8 @@ namespace {
 class PathsTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"RUMBO_SOCKET", "XDG_RUNTIME_DIR", "RUMBO_STATE_DIR", "XDG_DATA_HOME", "RUMBO_CACHE_DIR",
-                             "XDG_CACHE_HOME", "RUMBO_CONFIG", "XDG_CONFIG_HOME"}) {
+    for (const char* name : {"RUMBO_SOCKET", "XDG_RUNTIME_DIR", "RUMBO_STATE_DIR", "XDG_DATA_HOME",
+                             "RUMBO_CACHE_DIR", "XDG_CACHE_HOME", "RUMBO_CONFIG", "XDG_CONFIG_HOME"}) {
       ::unsetenv(name);
     }
     dir_ = testing::TempDir() + "paths." + std::to_string(::getpid());

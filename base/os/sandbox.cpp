@@ -23,10 +23,10 @@ namespace rumbo {
 namespace {
 
 // Access bits newer than Debian 12's header; numbers from the kernel's uapi, which never change.
-constexpr uint64_t kFsTruncate = 1ULL << 14;   // ABI 3
-constexpr uint64_t kFsIoctlDev = 1ULL << 15;   // ABI 5
-constexpr uint64_t kNetBindTcp = 1ULL << 0;    // ABI 4
-constexpr uint64_t kNetConnectTcp = 1ULL << 1; // ABI 4
+constexpr uint64_t kFsTruncate = 1ULL << 14;        // ABI 3
+constexpr uint64_t kFsIoctlDev = 1ULL << 15;        // ABI 5
+constexpr uint64_t kNetBindTcp = 1ULL << 0;         // ABI 4
+constexpr uint64_t kNetConnectTcp = 1ULL << 1;      // ABI 4
 constexpr uint64_t kScopeAbstractUnix = 1ULL << 0;  // ABI 6
 constexpr uint64_t kScopeSignal = 1ULL << 1;        // ABI 6
 
@@ -53,7 +53,8 @@ absl::Status AddPath(int ruleset, const std::string& path, uint64_t access) {
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "stat " + path);
   if (!S_ISDIR(info.st_mode)) {
-    access &= kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_EXECUTE | kFsTruncate | kFsIoctlDev;
+    access &=
+        kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_EXECUTE | kFsTruncate | kFsIoctlDev;
   }
   landlock_path_beneath_attr rule{};
   rule.allowed_access = access;
@@ -87,21 +88,63 @@ absl::Status EnterLandlock(const SandboxOptions& options, SandboxReport* report)
   const uint64_t handled = attr.handled_access_fs;
   const uint64_t write = (handled & ~uint64_t{LANDLOCK_ACCESS_FS_EXECUTE}) & ~kFsIoctlDev;
   const uint64_t device = (kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | kFsIoctlDev) & handled;
-  for (const std::string& path : options.read_only) RUMBO_RETURN_IF_ERROR(AddPath(ruleset.get(), path, kRead));
-  for (const std::string& path : options.read_write) RUMBO_RETURN_IF_ERROR(AddPath(ruleset.get(), path, write));
+  for (const std::string& path : options.read_only)
+    RUMBO_RETURN_IF_ERROR(AddPath(ruleset.get(), path, kRead));
+  for (const std::string& path : options.read_write)
+    RUMBO_RETURN_IF_ERROR(AddPath(ruleset.get(), path, write));
   for (const std::string& path : options.devices) RUMBO_RETURN_IF_ERROR(AddPath(ruleset.get(), path, device));
   if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0) return ErrnoStatus(errno, "landlock");
   return absl::OkStatus();
 }
 
 // System calls that nothing behind the sandbox needs; names the kernel or library lacks are skipped.
-constexpr const char* kDenied[] = {
-    "accept", "accept4", "bind", "connect", "listen", "ptrace", "process_vm_readv", "process_vm_writev",
-    "mount", "umount2", "move_mount", "fsopen", "fsmount", "open_tree", "pivot_root", "chroot", "setns", "unshare",
-    "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",
-    "keyctl", "add_key", "request_key", "init_module", "finit_module", "delete_module", "kexec_load", "reboot",
-    "swapon", "swapoff", "quotactl", "open_by_handle_at", "name_to_handle_at", "fanotify_init", "personality",
-    "kcmp", "pidfd_getfd", "acct", "settimeofday", "clock_settime", "sethostname", "setdomainname", "syslog"};
+constexpr const char* kDenied[] = {"accept",
+                                   "accept4",
+                                   "bind",
+                                   "connect",
+                                   "listen",
+                                   "ptrace",
+                                   "process_vm_readv",
+                                   "process_vm_writev",
+                                   "mount",
+                                   "umount2",
+                                   "move_mount",
+                                   "fsopen",
+                                   "fsmount",
+                                   "open_tree",
+                                   "pivot_root",
+                                   "chroot",
+                                   "setns",
+                                   "unshare",
+                                   "bpf",
+                                   "perf_event_open",
+                                   "userfaultfd",
+                                   "io_uring_setup",
+                                   "io_uring_enter",
+                                   "io_uring_register",
+                                   "keyctl",
+                                   "add_key",
+                                   "request_key",
+                                   "init_module",
+                                   "finit_module",
+                                   "delete_module",
+                                   "kexec_load",
+                                   "reboot",
+                                   "swapon",
+                                   "swapoff",
+                                   "quotactl",
+                                   "open_by_handle_at",
+                                   "name_to_handle_at",
+                                   "fanotify_init",
+                                   "personality",
+                                   "kcmp",
+                                   "pidfd_getfd",
+                                   "acct",
+                                   "settimeofday",
+                                   "clock_settime",
+                                   "sethostname",
+                                   "setdomainname",
+                                   "syslog"};
 
 absl::Status AddRules(scmp_filter_ctx filter, const SandboxOptions& options) {
   const uint32_t deny = SCMP_ACT_ERRNO(EPERM);
@@ -155,11 +198,14 @@ absl::Status Limit(int resource, uint64_t value, const char* what) {
 
 absl::Status EnterLimits(const SandboxOptions& options) {
   RUMBO_RETURN_IF_ERROR(Limit(RLIMIT_CORE, 0, "limit of core dumps"));
-  const struct { int resource; uint64_t value; const char* what; } limits[] = {
-      {RLIMIT_FSIZE, options.max_file_bytes, "limit of file size"},
-      {RLIMIT_AS, options.max_address_bytes, "limit of address space"},
-      {RLIMIT_CPU, options.max_cpu_seconds, "limit of CPU time"},
-      {RLIMIT_NOFILE, options.max_open_files, "limit of open files"}};
+  const struct {
+    int resource;
+    uint64_t value;
+    const char* what;
+  } limits[] = {{RLIMIT_FSIZE, options.max_file_bytes, "limit of file size"},
+                {RLIMIT_AS, options.max_address_bytes, "limit of address space"},
+                {RLIMIT_CPU, options.max_cpu_seconds, "limit of CPU time"},
+                {RLIMIT_NOFILE, options.max_open_files, "limit of open files"}};
   for (const auto& l : limits) {
     if (l.value != 0) RUMBO_RETURN_IF_ERROR(Limit(l.resource, l.value, l.what));
   }

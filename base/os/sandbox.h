@@ -5,8 +5,9 @@
 
 #include "absl/status/statusor.h"
 
-// Confines this process for good, before it reads what is not trusted. Linux: no_new_privs, Landlock (whatever ABI
-// the kernel has), seccomp, resource limits. What the kernel lacks is reported, never pretended.
+// Confines this process for good, before it reads what is not trusted. Linux: no_new_privs, Landlock
+// (whatever ABI the kernel has), seccomp, resource limits. What the kernel lacks is reported, never
+// pretended.
 namespace rumbo {
 
 struct SandboxOptions {
@@ -19,10 +20,10 @@ struct SandboxOptions {
   bool allow_threads = true;        // false: clone, fork and vfork are denied too
   bool deny_exec = true;
   // 0: left as it is.
-  uint64_t max_file_bytes = 0;       // RLIMIT_FSIZE
-  uint64_t max_address_bytes = 0;    // RLIMIT_AS; leave 0 for GPU runtimes, they reserve huge ranges
-  uint64_t max_cpu_seconds = 0;      // RLIMIT_CPU
-  uint64_t max_open_files = 0;       // RLIMIT_NOFILE
+  uint64_t max_file_bytes = 0;     // RLIMIT_FSIZE
+  uint64_t max_address_bytes = 0;  // RLIMIT_AS; leave 0 for GPU runtimes, they reserve huge ranges
+  uint64_t max_cpu_seconds = 0;    // RLIMIT_CPU
+  uint64_t max_open_files = 0;     // RLIMIT_NOFILE
 };
 
 struct SandboxReport {
@@ -31,9 +32,9 @@ struct SandboxReport {
   std::vector<std::string> missing;  // protections that the kernel does not offer, in words
 };
 
-// Enters the sandbox; irreversible, inherited by children and by threads made later. Call while the process has one
-// thread. Core dumps are off afterwards.
-// Errors: kInternal where a protection that the kernel offers could not be put in force; the process must then stop.
+// Enters the sandbox; irreversible, inherited by children and by threads made later. Call while the process
+// has one thread. Core dumps are off afterwards. Errors: kInternal where a protection that the kernel offers
+// could not be put in force; the process must then stop.
 absl::StatusOr<SandboxReport> EnterSandbox(const SandboxOptions& options);
 
 }  // namespace rumbo

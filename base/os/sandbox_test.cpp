@@ -13,7 +13,8 @@
 namespace rumbo {
 namespace {
 
-// Runs `body` in a child inside the sandbox; its return value is the child's exit code, 99 where entering failed.
+// Runs `body` in a child inside the sandbox; its return value is the child's exit code, 99 where entering
+// failed.
 int InSandbox(const SandboxOptions& options, const std::function<int(const SandboxReport&)>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -72,49 +73,58 @@ TEST_F(SandboxTest, NamedFolderIsReadableButNotWritable) {
 TEST_F(SandboxTest, WritableFolderTakesNewFiles) {
   SandboxOptions options;
   options.read_write = {folder_};
-  EXPECT_EQ(InSandbox(options, [&](const SandboxReport&) {
-    return CanOpen(folder_ + "/new", O_WRONLY | O_CREAT) ? 0 : 1;
-  }), 0);
+  EXPECT_EQ(
+      InSandbox(options,
+                [&](const SandboxReport&) { return CanOpen(folder_ + "/new", O_WRONLY | O_CREAT) ? 0 : 1; }),
+      0);
 }
 
 TEST_F(SandboxTest, NoSocketOfAnyFamilyByDefault) {
-  EXPECT_EQ(InSandbox({}, [](const SandboxReport& report) {
-    if (!report.seccomp) return 1;
-    for (const int family : {AF_INET, AF_INET6, AF_UNIX, AF_NETLINK}) {
-      if (::socket(family, SOCK_DGRAM, 0) >= 0 || errno != EPERM) return 2;
-    }
-    return 0;
-  }), 0);
+  EXPECT_EQ(InSandbox({},
+                      [](const SandboxReport& report) {
+                        if (!report.seccomp) return 1;
+                        for (const int family : {AF_INET, AF_INET6, AF_UNIX, AF_NETLINK}) {
+                          if (::socket(family, SOCK_DGRAM, 0) >= 0 || errno != EPERM) return 2;
+                        }
+                        return 0;
+                      }),
+            0);
 }
 
 TEST_F(SandboxTest, UnixSocketsWhereAllowedAndNothingElse) {
   SandboxOptions options;
   options.allow_unix_sockets = true;
-  EXPECT_EQ(InSandbox(options, [](const SandboxReport&) {
-    if (::socket(AF_UNIX, SOCK_STREAM, 0) < 0) return 1;
-    return ::socket(AF_INET, SOCK_DGRAM, 0) >= 0 ? 2 : 0;
-  }), 0);
+  EXPECT_EQ(InSandbox(options,
+                      [](const SandboxReport&) {
+                        if (::socket(AF_UNIX, SOCK_STREAM, 0) < 0) return 1;
+                        return ::socket(AF_INET, SOCK_DGRAM, 0) >= 0 ? 2 : 0;
+                      }),
+            0);
 }
 
 TEST_F(SandboxTest, NoNewProgramAndNoNewProcess) {
   SandboxOptions options;
   options.read_only = {"/"};
   options.allow_threads = false;
-  EXPECT_EQ(InSandbox(options, [](const SandboxReport&) {
-    if (::fork() >= 0) return 1;
-    char arg[] = "true";
-    char* args[] = {arg, nullptr};
-    ::execv("/bin/true", args);
-    return errno == EPERM || errno == EACCES ? 0 : 2;
-  }), 0);
+  EXPECT_EQ(InSandbox(options,
+                      [](const SandboxReport&) {
+                        if (::fork() >= 0) return 1;
+                        char arg[] = "true";
+                        char* args[] = {arg, nullptr};
+                        ::execv("/bin/true", args);
+                        return errno == EPERM || errno == EACCES ? 0 : 2;
+                      }),
+            0);
 }
 
 TEST_F(SandboxTest, FilesOpenedBeforeStayReadable) {
   const int fd = ::open((folder_ + "/inside").c_str(), O_RDONLY | O_CLOEXEC);
-  EXPECT_EQ(InSandbox({}, [fd](const SandboxReport&) {
-    char c = 0;
-    return ::pread(fd, &c, 1, 0) == 1 && c == 'x' ? 0 : 1;
-  }), 0);
+  EXPECT_EQ(InSandbox({},
+                      [fd](const SandboxReport&) {
+                        char c = 0;
+                        return ::pread(fd, &c, 1, 0) == 1 && c == 'x' ? 0 : 1;
+                      }),
+            0);
   ::close(fd);
 }
 

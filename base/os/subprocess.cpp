@@ -219,7 +219,8 @@ ExitStatus Reap(const Child& child) {
   return status;
 }
 
-absl::StatusOr<HelperResult> RunHelper(SpawnSpec spec, std::chrono::milliseconds deadline, size_t max_output) {
+absl::StatusOr<HelperResult> RunHelper(SpawnSpec spec, std::chrono::milliseconds deadline,
+                                       size_t max_output) {
   int out[2], err[2];
   if (::pipe2(out, O_CLOEXEC) != 0) return ErrnoStatus(errno, "pipe");
   UniqueFd out_read(out[0]), out_write(out[1]);
@@ -236,12 +237,14 @@ absl::StatusOr<HelperResult> RunHelper(SpawnSpec spec, std::chrono::milliseconds
   bool out_open = true, err_open = true;
   constexpr size_t kErrTail = 4096;
   while (out_open || err_open) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
     if (left <= 0) {
       result.timed_out = true;
       break;
     }
-    pollfd fds[2] = {{out_open ? out_read.get() : -1, POLLIN, 0}, {err_open ? err_read.get() : -1, POLLIN, 0}};
+    pollfd fds[2] = {{out_open ? out_read.get() : -1, POLLIN, 0},
+                     {err_open ? err_read.get() : -1, POLLIN, 0}};
     if (::poll(fds, 2, static_cast<int>(left)) < 0 && errno != EINTR) break;
     char buffer[16384];
     const auto drain = [&](pollfd& fd, std::string& into, bool& open) {
@@ -260,7 +263,8 @@ absl::StatusOr<HelperResult> RunHelper(SpawnSpec spec, std::chrono::milliseconds
     }
   }
   if (!result.timed_out) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
     pollfd fd = {child.pidfd.get(), POLLIN, 0};
     result.timed_out = ::poll(&fd, 1, static_cast<int>(std::max<int64_t>(left, 1))) <= 0;
   }
@@ -274,8 +278,8 @@ absl::StatusOr<HelperResult> RunHelper(SpawnSpec spec, std::chrono::milliseconds
 std::vector<std::string> CleanEnvironment() {
   std::vector<std::string> env = {"LC_ALL=C.UTF-8"};
   for (const char* name : {"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
-                           "XDG_RUNTIME_DIR", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "ASAN_OPTIONS", "UBSAN_OPTIONS",
-                           "LSAN_OPTIONS", "TSAN_OPTIONS"}) {
+                           "XDG_RUNTIME_DIR", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "ASAN_OPTIONS",
+                           "UBSAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS"}) {
     if (const char* value = std::getenv(name)) env.push_back(std::string(name) + "=" + value);
   }
   if (!std::getenv("PATH")) env.push_back("PATH=/usr/local/bin:/usr/bin:/bin");

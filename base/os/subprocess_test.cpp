@@ -35,7 +35,8 @@ TEST(SubprocessTest, MissingProgramIsNotFound) {
 }
 
 TEST(SubprocessTest, KillsAtTheDeadlineWithGrandchildren) {
-  // The grandchild leaves the session and would live on; it holds our pipe, so returning at all proves its end.
+  // The grandchild leaves the session and would live on; it holds our pipe, so returning at all proves its
+  // end.
   const auto result = RunHelper(Shell("setsid sleep 60 & sleep 60"), milliseconds(200), 1000);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(result->timed_out);

@@ -122,7 +122,8 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     return Run<v1::GenerateResponse>(std::move(out), request->options());
   }
 
-  grpc::ServerWriteReactor<v1::ChatResponse>* Chat(CallbackServerContext* call, const v1::ChatRequest* request) override {
+  grpc::ServerWriteReactor<v1::ChatResponse>* Chat(CallbackServerContext* call,
+                                                   const v1::ChatRequest* request) override {
     InferenceRequest out = Common(*call, request->model(), request->options());
     out.generate.input.kind = GenerateInput::Kind::kChat;
     out.generate.input.chat = FromProto(*request);
@@ -141,18 +142,20 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     const bool normalize = !request->has_normalize() || request->normalize();
     const uint32_t dimensions = request->dimensions();
     WithEngine(*call, request->model(), request->options(), reactor,
-               [=, inputs = std::move(inputs), pooling = request->pooling()](Core::ReadyEngine ready, TimePoint deadline) mutable {
+               [=, inputs = std::move(inputs), pooling = request->pooling()](Core::ReadyEngine ready,
+                                                                             TimePoint deadline) mutable {
                  auto* engine = ready.engine.get();
-                 engine->Embed(std::move(inputs), pooling, normalize, deadline,
-                               [reactor, response, dimensions, ready](absl::StatusOr<EmbeddingResult> result) {
-                                 if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
-                                 for (auto& values : result->embeddings) {
-                                   if (dimensions > 0 && dimensions < values.size()) values.resize(dimensions);
-                                   response->add_embeddings()->mutable_values()->Add(values.begin(), values.end());
-                                 }
-                                 response->mutable_usage()->set_prompt_tokens(result->prompt_tokens);
-                                 reactor->Finish(grpc::Status::OK);
-                               });
+                 engine->Embed(
+                     std::move(inputs), pooling, normalize, deadline,
+                     [reactor, response, dimensions, ready](absl::StatusOr<EmbeddingResult> result) {
+                       if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
+                       for (auto& values : result->embeddings) {
+                         if (dimensions > 0 && dimensions < values.size()) values.resize(dimensions);
+                         response->add_embeddings()->mutable_values()->Add(values.begin(), values.end());
+                       }
+                       response->mutable_usage()->set_prompt_tokens(result->prompt_tokens);
+                       reactor->Finish(grpc::Status::OK);
+                     });
                });
     return reactor;
   }
@@ -163,22 +166,26 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     std::vector<std::string> documents(request->documents().begin(), request->documents().end());
     const uint32_t top_n = request->top_n();
     WithEngine(*call, request->model(), request->options(), reactor,
-               [=, documents = std::move(documents), query = request->query()](Core::ReadyEngine ready, TimePoint deadline) mutable {
+               [=, documents = std::move(documents), query = request->query()](Core::ReadyEngine ready,
+                                                                               TimePoint deadline) mutable {
                  auto* engine = ready.engine.get();
-                 engine->Rerank(query, std::move(documents), deadline, [reactor, response, top_n, ready](absl::StatusOr<RerankScores> result) {
-                   if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
-                   std::vector<uint32_t> order(result->scores.size());
-                   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-                   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return result->scores[a] > result->scores[b]; });
-                   if (top_n > 0 && top_n < order.size()) order.resize(top_n);
-                   for (const uint32_t index : order) {
-                     v1::RerankResult* out = response->add_results();
-                     out->set_index(index);
-                     out->set_score(result->scores[index]);
-                   }
-                   response->mutable_usage()->set_prompt_tokens(result->prompt_tokens);
-                   reactor->Finish(grpc::Status::OK);
-                 });
+                 engine->Rerank(query, std::move(documents), deadline,
+                                [reactor, response, top_n, ready](absl::StatusOr<RerankScores> result) {
+                                  if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
+                                  std::vector<uint32_t> order(result->scores.size());
+                                  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+                                  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+                                    return result->scores[a] > result->scores[b];
+                                  });
+                                  if (top_n > 0 && top_n < order.size()) order.resize(top_n);
+                                  for (const uint32_t index : order) {
+                                    v1::RerankResult* out = response->add_results();
+                                    out->set_index(index);
+                                    out->set_score(result->scores[index]);
+                                  }
+                                  response->mutable_usage()->set_prompt_tokens(result->prompt_tokens);
+                                  reactor->Finish(grpc::Status::OK);
+                                });
                });
     return reactor;
   }
@@ -188,15 +195,18 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     auto* reactor = call->DefaultReactor();
     const bool special = !request->has_add_special() || request->add_special();
     const bool parse = !request->has_parse_special() || request->parse_special();
-    WithEngine(*call, request->model(), {}, reactor, [=, text = request->text()](Core::ReadyEngine ready, TimePoint deadline) {
-      auto* engine = ready.engine.get();
-      engine->Tokenize(text, special, parse, deadline, [reactor, response, ready](absl::StatusOr<TokenizeResult> result) {
-        if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
-        response->mutable_ids()->Add(result->ids.begin(), result->ids.end());
-        for (std::string& piece : result->pieces) response->add_pieces(std::move(piece));
-        reactor->Finish(grpc::Status::OK);
-      });
-    });
+    WithEngine(*call, request->model(), {}, reactor,
+               [=, text = request->text()](Core::ReadyEngine ready, TimePoint deadline) {
+                 auto* engine = ready.engine.get();
+                 engine->Tokenize(text, special, parse, deadline,
+                                  [reactor, response, ready](absl::StatusOr<TokenizeResult> result) {
+                                    if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
+                                    response->mutable_ids()->Add(result->ids.begin(), result->ids.end());
+                                    for (std::string& piece : result->pieces)
+                                      response->add_pieces(std::move(piece));
+                                    reactor->Finish(grpc::Status::OK);
+                                  });
+               });
     return reactor;
   }
 
@@ -204,20 +214,23 @@ class InferenceService final : public v1::InferenceService::CallbackService {
                                        v1::DetokenizeResponse* response) override {
     auto* reactor = call->DefaultReactor();
     std::vector<int32_t> ids(request->ids().begin(), request->ids().end());
-    WithEngine(*call, request->model(), {}, reactor, [=, ids = std::move(ids)](Core::ReadyEngine ready, TimePoint deadline) {
-      auto* engine = ready.engine.get();
-      engine->Detokenize(ids, deadline, [reactor, response, ready](absl::StatusOr<std::string> result) {
-        if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
-        response->set_text(SanitizeUtf8(*result));
-        response->set_raw(std::move(*result));
-        reactor->Finish(grpc::Status::OK);
-      });
-    });
+    WithEngine(*call, request->model(), {}, reactor,
+               [=, ids = std::move(ids)](Core::ReadyEngine ready, TimePoint deadline) {
+                 auto* engine = ready.engine.get();
+                 engine->Detokenize(ids, deadline,
+                                    [reactor, response, ready](absl::StatusOr<std::string> result) {
+                                      if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
+                                      response->set_text(SanitizeUtf8(*result));
+                                      response->set_raw(std::move(*result));
+                                      reactor->Finish(grpc::Status::OK);
+                                    });
+               });
     return reactor;
   }
 
  private:
-  InferenceRequest Common(const CallbackServerContext& call, const std::string& model, const v1::RequestOptions& options) const {
+  InferenceRequest Common(const CallbackServerContext& call, const std::string& model,
+                          const v1::RequestOptions& options) const {
     InferenceRequest out;
     out.model = model;
     out.workload = FromProto(options.workload());
@@ -228,14 +241,16 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     out.generate.owner = std::to_string(out.client.uid);
     if (options.priority() == "interactive") out.generate.priority = Priority::kInteractive;
     if (options.priority() == "batch") out.generate.priority = Priority::kBatch;
-    for (const auto& adapter : options.adapters()) out.generate.adapters.emplace_back(adapter.name(), adapter.scale());
+    for (const auto& adapter : options.adapters())
+      out.generate.adapters.emplace_back(adapter.name(), adapter.scale());
     return out;
   }
 
   template <typename Response>
   grpc::ServerWriteReactor<Response>* Run(InferenceRequest request, const v1::RequestOptions& options) {
     auto [answer, stream] = Answer<Response>::Create();
-    if (!options.priority().empty() && options.priority() != "normal" && options.priority() != "interactive" && options.priority() != "batch") {
+    if (!options.priority().empty() && options.priority() != "normal" &&
+        options.priority() != "interactive" && options.priority() != "batch") {
       answer->OnEnd(InvalidArgument("priority must be interactive, normal or batch"), nullptr);
     } else if (!options.idempotency_key().empty()) {
       answer->OnEnd(NotImplemented("idempotency_key"), nullptr);
@@ -246,19 +261,20 @@ class InferenceService final : public v1::InferenceService::CallbackService {
   }
 
   template <typename Use>
-  void WithEngine(const CallbackServerContext& call, const std::string& model, const v1::RequestOptions& options,
-                  grpc::ServerUnaryReactor* reactor, Use use) {
+  void WithEngine(const CallbackServerContext& call, const std::string& model,
+                  const v1::RequestOptions& options, grpc::ServerUnaryReactor* reactor, Use use) {
     LoadSpec spec;
     spec.model = model;
     spec.workload = FromProto(options.workload());
     spec.contract = FromProto(options.contract());
     if (options.has_keep_alive_s()) spec.keep_alive_s = options.keep_alive_s();
     const TimePoint deadline = DeadlineOf(call);
-    context_.core->WithEngine(spec, context_.peers->Find(call.peer(), options.app()), deadline,
-                              [reactor, deadline, use = std::move(use)](absl::StatusOr<Core::ReadyEngine> ready) mutable {
-                                if (!ready.ok()) return reactor->Finish(ToGrpcStatus(ready.status()));
-                                use(std::move(*ready), deadline);
-                              });
+    context_.core->WithEngine(
+        spec, context_.peers->Find(call.peer(), options.app()), deadline,
+        [reactor, deadline, use = std::move(use)](absl::StatusOr<Core::ReadyEngine> ready) mutable {
+          if (!ready.ok()) return reactor->Finish(ToGrpcStatus(ready.status()));
+          use(std::move(*ready), deadline);
+        });
   }
 
   const ServiceContext context_;
@@ -275,7 +291,8 @@ TimePoint DeadlineOf(const CallbackServerContext& context) {
   if (deadline == std::chrono::system_clock::time_point::max()) return TimePoint::max();
   const auto left = deadline - std::chrono::system_clock::now();
   if (left > std::chrono::hours(24 * 365)) return TimePoint::max();
-  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(left);
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(left);
 }
 
 }  // namespace rumbo

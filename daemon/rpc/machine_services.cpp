@@ -51,9 +51,11 @@ class DeviceWatch : public std::enable_shared_from_this<DeviceWatch> {
   }
 
   bool Changed(const Topology& now) const {
-    if (!last_ || now.devices.size() != last_->devices.size() || now.pools.size() != last_->pools.size()) return true;
+    if (!last_ || now.devices.size() != last_->devices.size() || now.pools.size() != last_->pools.size())
+      return true;
     for (size_t i = 0; i < now.devices.size(); ++i) {
-      if (now.devices[i].id != last_->devices[i].id || now.devices[i].usable != last_->devices[i].usable) return true;
+      if (now.devices[i].id != last_->devices[i].id || now.devices[i].usable != last_->devices[i].usable)
+        return true;
     }
     for (size_t i = 0; i < now.pools.size(); ++i) {
       const Bytes a = now.pools[i].free_bytes.value_or(0), b = last_->pools[i].free_bytes.value_or(0);
@@ -76,15 +78,16 @@ class DeviceService final : public v1::DeviceService::CallbackService {
   grpc::ServerUnaryReactor* ListDevices(CallbackServerContext* call, const v1::ListDevicesRequest* request,
                                         v1::ListDevicesResponse* response) override {
     auto* reactor = call->DefaultReactor();
-    core_->GetTopology(request->hardware(), request->refresh(), [reactor, response](absl::StatusOr<Topology> topology) {
-      if (topology.ok()) ToProto(*topology, response->mutable_topology());
-      reactor->Finish(ToGrpcStatus(topology.status()));
-    });
+    core_->GetTopology(request->hardware(), request->refresh(),
+                       [reactor, response](absl::StatusOr<Topology> topology) {
+                         if (topology.ok()) ToProto(*topology, response->mutable_topology());
+                         reactor->Finish(ToGrpcStatus(topology.status()));
+                       });
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(CallbackServerContext*,
-                                                                   const v1::WatchDevicesRequest* request) override {
+  grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(
+      CallbackServerContext*, const v1::WatchDevicesRequest* request) override {
     const uint32_t asked = request->min_interval_ms() == 0 ? 1000 : request->min_interval_ms();
     return std::make_shared<DeviceWatch>(core_, milliseconds(std::max(asked, 250u)))->Start();
   }
@@ -107,8 +110,8 @@ class InstanceService final : public v1::InstanceService::CallbackService {
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::WatchInstancesResponse>* WatchInstances(CallbackServerContext*,
-                                                                       const v1::WatchInstancesRequest*) override {
+  grpc::ServerWriteReactor<v1::WatchInstancesResponse>* WatchInstances(
+      CallbackServerContext*, const v1::WatchInstancesRequest*) override {
     // The token ends the watch; it is dropped when the client goes.
     auto token = std::make_shared<std::shared_ptr<void>>();
     auto stream = MessageStream<v1::WatchInstancesResponse>::Create([token] { token->reset(); });
@@ -145,33 +148,39 @@ class AdminService final : public v1::AdminService::CallbackService {
       response->set_queued_requests(status->queued_requests);
       response->set_finished_requests(status->finished_requests);
       for (const InstalledEngine& engine : status->engines) {
-        response->add_engines(engine.name + " " + engine.version + (engine.build.empty() ? "" : " (" + engine.build + ")"));
+        response->add_engines(engine.name + " " + engine.version +
+                              (engine.build.empty() ? "" : " (" + engine.build + ")"));
       }
       reactor->Finish(grpc::Status::OK);
     });
     return reactor;
   }
 
-  grpc::ServerUnaryReactor* Drain(CallbackServerContext* call, const v1::DrainRequest* request, v1::DrainResponse* response) override {
+  grpc::ServerUnaryReactor* Drain(CallbackServerContext* call, const v1::DrainRequest* request,
+                                  v1::DrainResponse* response) override {
     auto* reactor = call->DefaultReactor();
-    context_.core->GetStatus([this, reactor, response, limit = request->limit_ms()](absl::StatusOr<CoreStatus> status) {
-      response->set_running_requests(status->running_requests);
-      reactor->Finish(grpc::Status::OK);
-      context_.hooks.drain(milliseconds(limit));
-    });
+    context_.core->GetStatus(
+        [this, reactor, response, limit = request->limit_ms()](absl::StatusOr<CoreStatus> status) {
+          response->set_running_requests(status->running_requests);
+          reactor->Finish(grpc::Status::OK);
+          context_.hooks.drain(milliseconds(limit));
+        });
     return reactor;
   }
 
-  grpc::ServerUnaryReactor* Doctor(CallbackServerContext* call, const v1::DoctorRequest*, v1::DoctorResponse* response) override {
+  grpc::ServerUnaryReactor* Doctor(CallbackServerContext* call, const v1::DoctorRequest*,
+                                   v1::DoctorResponse* response) override {
     auto* reactor = call->DefaultReactor();
     context_.core->GetTopology("", true, [this, reactor, response](absl::StatusOr<Topology> topology) {
       std::vector<Finding> findings = context_.hooks.own_findings();
       if (topology.ok()) {
         findings.insert(findings.end(), topology->findings.begin(), topology->findings.end());
       } else {
-        findings.push_back({Severity::kBroken, "probe.failed", "", MessageOf(topology.status()), NextStepOf(topology.status())});
+        findings.push_back({Severity::kBroken, "probe.failed", "", MessageOf(topology.status()),
+                            NextStepOf(topology.status())});
       }
-      std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+      std::stable_sort(findings.begin(), findings.end(),
+                       [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
       for (const Finding& finding : findings) ToProto(finding, response->add_findings());
       reactor->Finish(grpc::Status::OK);
     });
@@ -184,8 +193,14 @@ class AdminService final : public v1::AdminService::CallbackService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewDeviceService(const ServiceContext& context) { return std::make_unique<DeviceService>(context); }
-std::unique_ptr<grpc::Service> NewInstanceService(const ServiceContext& context) { return std::make_unique<InstanceService>(context); }
-std::unique_ptr<grpc::Service> NewAdminService(const ServiceContext& context) { return std::make_unique<AdminService>(context); }
+std::unique_ptr<grpc::Service> NewDeviceService(const ServiceContext& context) {
+  return std::make_unique<DeviceService>(context);
+}
+std::unique_ptr<grpc::Service> NewInstanceService(const ServiceContext& context) {
+  return std::make_unique<InstanceService>(context);
+}
+std::unique_ptr<grpc::Service> NewAdminService(const ServiceContext& context) {
+  return std::make_unique<AdminService>(context);
+}
 
 }  // namespace rumbo

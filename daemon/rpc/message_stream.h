@@ -12,8 +12,8 @@
 
 namespace rumbo {
 
-// A server stream of few messages (progress, state changes): a bounded queue between whoever pushes and a client that may
-// be slow. Thread-safe; shared between the producer and gRPC (until OnDone).
+// A server stream of few messages (progress, state changes): a bounded queue between whoever pushes and a
+// client that may be slow. Thread-safe; shared between the producer and gRPC (until OnDone).
 template <typename Response>
 class MessageStream final : public grpc::ServerWriteReactor<Response> {
  public:
@@ -26,8 +26,8 @@ class MessageStream final : public grpc::ServerWriteReactor<Response> {
     return stream;
   }
 
-  // Queues `message`. `replaceable` ones (progress) give way to the next one while the client is behind; where the queue
-  // is full of others, the oldest goes.
+  // Queues `message`. `replaceable` ones (progress) give way to the next one while the client is behind;
+  // where the queue is full of others, the oldest goes.
   void Push(Response message, bool replaceable = false) {
     std::lock_guard lock(mutex_);
     if (ended_ || closed_) return;

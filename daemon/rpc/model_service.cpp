@@ -41,24 +41,25 @@ class ModelService final : public v1::ModelService::CallbackService {
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::ImportModelResponse>* ImportModel(CallbackServerContext*,
-                                                                 const v1::ImportModelRequest* request) override {
+  grpc::ServerWriteReactor<v1::ImportModelResponse>* ImportModel(
+      CallbackServerContext*, const v1::ImportModelRequest* request) override {
     auto cancelled = std::make_shared<std::atomic<bool>>(false);
     auto stream = MessageStream<v1::ImportModelResponse>::Create([cancelled] { *cancelled = true; });
-    core_->ImportModel({request->path(), request->name(), request->expected_sha256(), request->replace()}, cancelled,
-                       [stream](const StepProgress& progress) {
-                         v1::ImportModelResponse message;
-                         ToProto(progress, message.mutable_progress());
-                         stream->Push(std::move(message), true);
-                       },
-                       [stream](absl::StatusOr<StoredModel> model) {
-                         if (model.ok()) {
-                           v1::ImportModelResponse message;
-                           ToProto(*model, message.mutable_model());
-                           stream->Push(std::move(message));
-                         }
-                         stream->End(model.status());
-                       });
+    core_->ImportModel(
+        {request->path(), request->name(), request->expected_sha256(), request->replace()}, cancelled,
+        [stream](const StepProgress& progress) {
+          v1::ImportModelResponse message;
+          ToProto(progress, message.mutable_progress());
+          stream->Push(std::move(message), true);
+        },
+        [stream](absl::StatusOr<StoredModel> model) {
+          if (model.ok()) {
+            v1::ImportModelResponse message;
+            ToProto(*model, message.mutable_model());
+            stream->Push(std::move(message));
+          }
+          stream->End(model.status());
+        });
     return stream.get();
   }
 
@@ -72,7 +73,8 @@ class ModelService final : public v1::ModelService::CallbackService {
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::LoadModelResponse>* LoadModel(CallbackServerContext*, const v1::LoadModelRequest* request) override {
+  grpc::ServerWriteReactor<v1::LoadModelResponse>* LoadModel(CallbackServerContext*,
+                                                             const v1::LoadModelRequest* request) override {
     auto stream = MessageStream<v1::LoadModelResponse>::Create();
     LoadSpec spec;
     spec.model = request->name();
@@ -80,23 +82,24 @@ class ModelService final : public v1::ModelService::CallbackService {
     spec.contract = FromProto(request->contract());
     spec.overrides = FromProto(request->overrides());
     if (request->has_keep_alive_s()) spec.keep_alive_s = request->keep_alive_s();
-    core_->LoadModel(std::move(spec),
-                     [stream](const StepProgress& progress) {
-                       v1::LoadModelResponse message;
-                       ToProto(progress, message.mutable_progress());
-                       stream->Push(std::move(message), true);
-                     },
-                     [stream](absl::StatusOr<LoadResult> result) {
-                       if (result.ok()) {
-                         v1::LoadModelResponse message;
-                         v1::Loaded* loaded = message.mutable_loaded();
-                         loaded->set_instance_id(result->instance_id);
-                         ToProto(result->plan, loaded->mutable_plan());
-                         ToProto(result->measured, loaded->mutable_measured());
-                         stream->Push(std::move(message));
-                       }
-                       stream->End(result.status());
-                     });
+    core_->LoadModel(
+        std::move(spec),
+        [stream](const StepProgress& progress) {
+          v1::LoadModelResponse message;
+          ToProto(progress, message.mutable_progress());
+          stream->Push(std::move(message), true);
+        },
+        [stream](absl::StatusOr<LoadResult> result) {
+          if (result.ok()) {
+            v1::LoadModelResponse message;
+            v1::Loaded* loaded = message.mutable_loaded();
+            loaded->set_instance_id(result->instance_id);
+            ToProto(result->plan, loaded->mutable_plan());
+            ToProto(result->measured, loaded->mutable_measured());
+            stream->Push(std::move(message));
+          }
+          stream->End(result.status());
+        });
     return stream.get();
   }
 
@@ -105,18 +108,22 @@ class ModelService final : public v1::ModelService::CallbackService {
     auto* reactor = call->DefaultReactor();
     std::optional<std::chrono::milliseconds> drain;
     if (request->drain_ms() > 0) drain = std::chrono::milliseconds(request->drain_ms());
-    core_->UnloadModel(request->name(), drain, [reactor, response](absl::StatusOr<std::vector<std::string>> ids) {
-      if (ids.ok()) {
-        for (const std::string& id : *ids) response->add_instance_ids(id);
-      }
-      reactor->Finish(ToGrpcStatus(ids.status()));
-    });
+    core_->UnloadModel(request->name(), drain,
+                       [reactor, response](absl::StatusOr<std::vector<std::string>> ids) {
+                         if (ids.ok()) {
+                           for (const std::string& id : *ids) response->add_instance_ids(id);
+                         }
+                         reactor->Finish(ToGrpcStatus(ids.status()));
+                       });
     return reactor;
   }
 
-  grpc::ServerUnaryReactor* PinModel(CallbackServerContext* call, const v1::PinModelRequest* request, v1::PinModelResponse*) override {
+  grpc::ServerUnaryReactor* PinModel(CallbackServerContext* call, const v1::PinModelRequest* request,
+                                     v1::PinModelResponse*) override {
     auto* reactor = call->DefaultReactor();
-    core_->PinModel(request->name(), request->pinned(), [reactor](absl::StatusOr<bool> pinned) { reactor->Finish(ToGrpcStatus(pinned.status())); });
+    core_->PinModel(request->name(), request->pinned(), [reactor](absl::StatusOr<bool> pinned) {
+      reactor->Finish(ToGrpcStatus(pinned.status()));
+    });
     return reactor;
   }
 
@@ -126,6 +133,8 @@ class ModelService final : public v1::ModelService::CallbackService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewModelService(const ServiceContext& context) { return std::make_unique<ModelService>(context); }
+std::unique_ptr<grpc::Service> NewModelService(const ServiceContext& context) {
+  return std::make_unique<ModelService>(context);
+}
 
 }  // namespace rumbo

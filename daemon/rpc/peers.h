@@ -9,8 +9,8 @@
 
 namespace rumbo {
 
-// Who is behind each accepted connection. gRPC names a connection made from a descriptor "fd:N" in a call's peer().
-// Thread-safe.
+// Who is behind each accepted connection. gRPC names a connection made from a descriptor "fd:N" in a call's
+// peer(). Thread-safe.
 class PeerTable {
  public:
   void Add(int fd, uint32_t uid, int64_t pid) {

@@ -21,14 +21,19 @@ class PlanService final : public v1::PlanService::CallbackService {
       reactor->Finish(ToGrpcStatus(NotImplemented("planning several models together")));
       return reactor;
     }
-    PlanQuery query{request->model(), FromProto(request->workload()), FromProto(request->contract()),
-                    FromProto(request->overrides()), request->hardware(), request->system()};
-    core_->MakePlan(std::move(query), [reactor, response, strict = request->strict()](absl::StatusOr<Plan> plan) {
-      if (!plan.ok()) return reactor->Finish(ToGrpcStatus(plan.status()));
-      if (strict && !plan->chosen) return reactor->Finish(ToGrpcStatus(RefusalStatus(*plan)));
-      ToProto(*plan, response->mutable_plan());
-      reactor->Finish(grpc::Status::OK);
-    });
+    PlanQuery query{request->model(),
+                    FromProto(request->workload()),
+                    FromProto(request->contract()),
+                    FromProto(request->overrides()),
+                    request->hardware(),
+                    request->system()};
+    core_->MakePlan(std::move(query),
+                    [reactor, response, strict = request->strict()](absl::StatusOr<Plan> plan) {
+                      if (!plan.ok()) return reactor->Finish(ToGrpcStatus(plan.status()));
+                      if (strict && !plan->chosen) return reactor->Finish(ToGrpcStatus(RefusalStatus(*plan)));
+                      ToProto(*plan, response->mutable_plan());
+                      reactor->Finish(grpc::Status::OK);
+                    });
     return reactor;
   }
 
@@ -83,6 +88,8 @@ class PlanService final : public v1::PlanService::CallbackService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewPlanService(const ServiceContext& context) { return std::make_unique<PlanService>(context); }
+std::unique_ptr<grpc::Service> NewPlanService(const ServiceContext& context) {
+  return std::make_unique<PlanService>(context);
+}
 
 }  // namespace rumbo

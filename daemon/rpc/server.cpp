@@ -32,15 +32,16 @@ namespace {
 
 constexpr int kMaxMessageBytes = 16 << 20;  // a conversation with images
 constexpr int kMaxMetadataBytes = 16 << 10;
-constexpr int kMaxStreams = 16384;          // per connection
+constexpr int kMaxStreams = 16384;  // per connection
 
 // Binds and listens on `path` with mode 0600 from the first moment on.
 absl::StatusOr<UniqueFd> ListenLocal(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
-    return InvalidArgument("the socket path is longer than " + std::to_string(sizeof address.sun_path - 1) + " bytes",
-                           "Choose a shorter --socket.");
+    return InvalidArgument(
+        "the socket path is longer than " + std::to_string(sizeof address.sun_path - 1) + " bytes",
+        "Choose a shorter --socket.");
   }
   if (ProbeLocalSocket(path, false).ok()) {
     return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse, "another daemon answers on " + path,
@@ -49,8 +50,8 @@ absl::StatusOr<UniqueFd> ListenLocal(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode)) {
-      return Error(absl::StatusCode::kFailedPrecondition, Reason::kAddressInUse, path + " is there and is no socket",
-                   "Remove it or choose another --socket.");
+      return Error(absl::StatusCode::kFailedPrecondition, Reason::kAddressInUse,
+                   path + " is there and is no socket", "Remove it or choose another --socket.");
     }
     ::unlink(path.c_str());
   }
@@ -92,7 +93,8 @@ class RpcServerOverGrpc final : public RpcServer {
     builder.AddChannelArgument("grpc.http2.bdp_probe", 0);
     server_ = builder.BuildAndStart();
     if (!server_) return Internal("gRPC did not start");
-    for (const char* service : {"InferenceService", "ModelService", "PlanService", "DeviceService", "InstanceService", "AdminService"}) {
+    for (const char* service : {"InferenceService", "ModelService", "PlanService", "DeviceService",
+                                "InstanceService", "AdminService"}) {
       server_->GetHealthCheckService()->SetServingStatus(std::string("rumbo.v1.") + service, true);
     }
     wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

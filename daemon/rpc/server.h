@@ -11,27 +11,29 @@
 namespace rumbo {
 
 struct RpcOptions {
-  std::string socket;           // path of the Unix socket
-  std::string tcp;              // "127.0.0.1:PORT", or "" for none; only loopback
+  std::string socket;  // path of the Unix socket
+  std::string tcp;     // "127.0.0.1:PORT", or "" for none; only loopback
   std::string version;
   int64_t started_unix_s = 0;
 };
 
 // What AdminService needs that the core does not know.
 struct RpcHooks {
-  std::function<std::string()> http_address;                     // "" where HTTP is off
-  std::function<void(std::chrono::milliseconds limit)> drain;    // begins the end of the process
-  std::function<std::vector<Finding>()> own_findings;            // the daemon's part of the doctor
+  std::function<std::string()> http_address;                   // "" where HTTP is off
+  std::function<void(std::chrono::milliseconds limit)> drain;  // begins the end of the process
+  std::function<std::vector<Finding>()> own_findings;          // the daemon's part of the doctor
 };
 
-// The gRPC front door: all services of rumbo.v1, health with Watch, reflection. It accepts connections itself, on a Unix
-// socket of mode 0600, and hands a connection to gRPC only after SO_PEERCRED showed our own user (or root).
+// The gRPC front door: all services of rumbo.v1, health with Watch, reflection. It accepts connections
+// itself, on a Unix socket of mode 0600, and hands a connection to gRPC only after SO_PEERCRED showed our own
+// user (or root).
 //
 // Threading: one accepting thread ("rumbo-accept") beside gRPC's own; none per call or stream.
 // Ownership: borrows `core`, which outlives it.
 class RpcServer {
  public:
-  // Errors: kAlreadyExists (kAddressInUse) where another daemon answers on the socket; a left-over is replaced.
+  // Errors: kAlreadyExists (kAddressInUse) where another daemon answers on the socket; a left-over is
+  // replaced.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(RpcOptions options, Core* core, RpcHooks hooks);
   virtual ~RpcServer() = default;
   // Refuses new connections and calls, lets calls under way end until `grace` has passed, then cancels them.

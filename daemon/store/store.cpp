@@ -45,13 +45,17 @@ CREATE TABLE IF NOT EXISTS variants(
 
 class Statement {
  public:
-  Statement(sqlite3* db, const char* sql) : db_(db) { rc_ = sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr); }
+  Statement(sqlite3* db, const char* sql) : db_(db) {
+    rc_ = sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr);
+  }
   ~Statement() { sqlite3_finalize(statement_); }
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
   Statement& Bind(const std::string& text) {
-    if (rc_ == SQLITE_OK) rc_ = sqlite3_bind_text(statement_, ++bound_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+    if (rc_ == SQLITE_OK)
+      rc_ = sqlite3_bind_text(statement_, ++bound_, text.data(), static_cast<int>(text.size()),
+                              SQLITE_TRANSIENT);
     return *this;
   }
   Statement& Bind(int64_t number) {
@@ -73,8 +77,8 @@ class Statement {
   absl::Status status() const {
     if (rc_ == SQLITE_OK || rc_ == SQLITE_ROW || rc_ == SQLITE_DONE) return absl::OkStatus();
     if (rc_ == SQLITE_FULL) {
-      return Error(absl::StatusCode::kResourceExhausted, Reason::kDiskFull, "the model index cannot grow: the disk is full",
-                   "Free some space, then try again.");
+      return Error(absl::StatusCode::kResourceExhausted, Reason::kDiskFull,
+                   "the model index cannot grow: the disk is full", "Free some space, then try again.");
     }
     return Internal(std::string("model index: ") + sqlite3_errmsg(db_));
   }
@@ -129,7 +133,11 @@ struct Temporary {
 class Store final : public ModelStore {
  public:
   Store(std::string dir, InspectFn inspect, Executor* executor, WallClock* wall)
-      : dir_(std::move(dir)), blobs_(dir_ + "/blobs"), inspect_(std::move(inspect)), executor_(executor), wall_(wall) {}
+      : dir_(std::move(dir)),
+        blobs_(dir_ + "/blobs"),
+        inspect_(std::move(inspect)),
+        executor_(executor),
+        wall_(wall) {}
   ~Store() override { sqlite3_close(db_); }
 
   void List(Callback<std::vector<StoredModel>> done) override {
@@ -141,10 +149,11 @@ class Store final : public ModelStore {
 
   void Import(ImportSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
               std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) override {
-    executor_->Post([this, spec = std::move(spec), cancelled, progress = std::move(progress), done = std::move(done)] {
-      if (absl::Status opened = Open(); !opened.ok()) return done(opened);
-      done(ImportFile(spec, *cancelled, progress));
-    });
+    executor_->Post(
+        [this, spec = std::move(spec), cancelled, progress = std::move(progress), done = std::move(done)] {
+          if (absl::Status opened = Open(); !opened.ok()) return done(opened);
+          done(ImportFile(spec, *cancelled, progress));
+        });
   }
 
   void Delete(std::string name, Callback<Bytes> done) override {
@@ -173,12 +182,15 @@ class Store final : public ModelStore {
     RUMBO_RETURN_IF_ERROR(MakeDirectories(blobs_, 0700));
     const std::string path = dir_ + "/models.sqlite";
     sqlite3* db = nullptr;
-    if (sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr) != SQLITE_OK ||
+    if (sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                        nullptr) != SQLITE_OK ||
         sqlite3_exec(db, kSchema, nullptr, nullptr, nullptr) != SQLITE_OK) {
       const std::string what = db ? sqlite3_errmsg(db) : "out of memory";
       sqlite3_close(db);
-      return Error(absl::StatusCode::kFailedPrecondition, Reason::kInternal, "the model index cannot be opened: " + what,
-                   "Check the state folder's disk and permissions; moving models.sqlite away makes an empty index.");
+      return Error(
+          absl::StatusCode::kFailedPrecondition, Reason::kInternal,
+          "the model index cannot be opened: " + what,
+          "Check the state folder's disk and permissions; moving models.sqlite away makes an empty index.");
     }
     ::chmod(path.c_str(), 0600);
     sqlite3_busy_timeout(db, 5000);
@@ -200,11 +212,13 @@ class Store final : public ModelStore {
 
   absl::StatusOr<std::vector<StoredModel>> ListAll() {
     std::vector<StoredModel> models;
-    Statement rows(db_,
-                   "SELECT m.name, m.pinned, v.id, v.sha256, v.files, v.bytes, v.descriptor, v.added FROM models m "
-                   "JOIN variants v ON v.model = m.name ORDER BY m.name, v.id");
+    Statement rows(
+        db_,
+        "SELECT m.name, m.pinned, v.id, v.sha256, v.files, v.bytes, v.descriptor, v.added FROM models m "
+        "JOIN variants v ON v.model = m.name ORDER BY m.name, v.id");
     while (rows.Step()) {
-      if (models.empty() || models.back().name != rows.Text(0)) models.push_back({rows.Text(0), {}, rows.Number(1) != 0});
+      if (models.empty() || models.back().name != rows.Text(0))
+        models.push_back({rows.Text(0), {}, rows.Number(1) != 0});
       StoredVariant variant;
       variant.id = rows.Text(2);
       variant.sha256 = rows.Text(3);
@@ -246,22 +260,26 @@ class Store final : public ModelStore {
     if (::fstat(source.get(), &info) != 0) return ErrnoStatus(errno, "stat " + EscapeForLog(spec.path));
     if (!S_ISREG(info.st_mode)) return ErrnoStatus(EISDIR, EscapeForLog(spec.path) + " is not a model file");
     progress({.step = "inspect"});
-    // First the source, so that what is no model is refused before anything is copied; then the copy, which nobody
-    // else can change.
+    // First the source, so that what is no model is refused before anything is copied; then the copy, which
+    // nobody else can change.
     RUMBO_RETURN_IF_ERROR(inspect_(spec.path).status());
     struct statvfs disk;
-    if (::statvfs(blobs_.c_str(), &disk) == 0 && SaturatingMul(disk.f_bavail, disk.f_frsize) < static_cast<Bytes>(info.st_size)) {
+    if (::statvfs(blobs_.c_str(), &disk) == 0 &&
+        SaturatingMul(disk.f_bavail, disk.f_frsize) < static_cast<Bytes>(info.st_size)) {
       return Error(absl::StatusCode::kResourceExhausted, Reason::kDiskFull,
-                   "the model takes " + FormatBytes(info.st_size) + " and the disk has " + FormatBytes(SaturatingMul(disk.f_bavail, disk.f_frsize)),
+                   "the model takes " + FormatBytes(info.st_size) + " and the disk has " +
+                       FormatBytes(SaturatingMul(disk.f_bavail, disk.f_frsize)),
                    "Free some space, or choose another --state-dir.");
     }
     Temporary copy;
     copy.path = blobs_ + "/tmp-" + std::to_string(::getpid()) + "-" + std::to_string(++temporaries_);
     copy.fd.reset(::open(copy.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!copy.fd.valid()) return ErrnoStatus(errno, "create a file in the store");
-    RUMBO_ASSIGN_OR_RETURN(const std::string sha256, CopyAndHash(source.get(), copy.fd.get(), info.st_size, cancelled, progress));
+    RUMBO_ASSIGN_OR_RETURN(const std::string sha256,
+                           CopyAndHash(source.get(), copy.fd.get(), info.st_size, cancelled, progress));
     if (!spec.expected_sha256.empty() && spec.expected_sha256 != sha256) {
-      return Error(absl::StatusCode::kInvalidArgument, Reason::kHashMismatch, "the file's sha256 is " + sha256 + ", not " + EscapeForLog(spec.expected_sha256, 80),
+      return Error(absl::StatusCode::kInvalidArgument, Reason::kHashMismatch,
+                   "the file's sha256 is " + sha256 + ", not " + EscapeForLog(spec.expected_sha256, 80),
                    "Get the file again from its source.");
     }
     const std::string blob = "sha256-" + sha256;
@@ -270,7 +288,8 @@ class Store final : public ModelStore {
     struct stat existing;
     if (::stat(path.c_str(), &existing) != 0 || existing.st_size != info.st_size) {
       progress({.step = "verify"});
-      if (::fchmod(copy.fd.get(), 0400) != 0 || ::fsync(copy.fd.get()) != 0) return ErrnoStatus(errno, "sync the stored file");
+      if (::fchmod(copy.fd.get(), 0400) != 0 || ::fsync(copy.fd.get()) != 0)
+        return ErrnoStatus(errno, "sync the stored file");
       if (::rename(copy.path.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, "rename the stored file");
       copy.path.clear();
       UniqueFd dir(::open(blobs_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -278,7 +297,8 @@ class Store final : public ModelStore {
     }
     absl::StatusOr<ModelDescriptor> descriptor = inspect_(path);
     if (descriptor.ok()) descriptor->files = {path};
-    const absl::Status indexed = descriptor.ok() ? Index(spec.name, sha256, blob, info.st_size, *descriptor) : descriptor.status();
+    const absl::Status indexed =
+        descriptor.ok() ? Index(spec.name, sha256, blob, info.st_size, *descriptor) : descriptor.status();
     if (!indexed.ok()) {
       RemoveIfUnused(blob);
       return indexed;
@@ -291,7 +311,8 @@ class Store final : public ModelStore {
     Statement row(db_, "SELECT sha256 FROM variants WHERE model=? AND sha256<>?");
     row.Bind(spec.name).Bind(sha256);
     if (row.Step() && !spec.replace) {
-      return Error(absl::StatusCode::kAlreadyExists, Reason::kModelExists, spec.name + " is the name of another model",
+      return Error(absl::StatusCode::kAlreadyExists, Reason::kModelExists,
+                   spec.name + " is the name of another model",
                    "Choose another --name, or `rumbo rm " + spec.name + "` first.");
     }
     return row.status();
@@ -306,7 +327,8 @@ class Store final : public ModelStore {
     std::vector<char> buffer(1 << 20);
     int64_t done = 0, reported = 0;
     for (;;) {
-      if (cancelled) return Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the import was cancelled");
+      if (cancelled)
+        return Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the import was cancelled");
       const ssize_t n = ::read(from, buffer.data(), buffer.size());
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return ErrnoStatus(errno, "read the model file");
@@ -328,18 +350,22 @@ class Store final : public ModelStore {
       }
     }
     if (done != size) {
-      return Error(absl::StatusCode::kInvalidArgument, Reason::kModelInvalid, "the file changed while it was read", "Import it again.");
+      return Error(absl::StatusCode::kInvalidArgument, Reason::kModelInvalid,
+                   "the file changed while it was read", "Import it again.");
     }
     return hash.Finish();
   }
 
-  absl::Status Index(const std::string& name, const std::string& sha256, const std::string& blob, int64_t bytes,
-                     const ModelDescriptor& descriptor) {
+  absl::Status Index(const std::string& name, const std::string& sha256, const std::string& blob,
+                     int64_t bytes, const ModelDescriptor& descriptor) {
     RUMBO_RETURN_IF_ERROR(Statement(db_, "BEGIN IMMEDIATE").Run());
     const auto write = [&]() -> absl::Status {
-      RUMBO_RETURN_IF_ERROR(Statement(db_, "INSERT INTO models(name) VALUES(?) ON CONFLICT(name) DO NOTHING").Bind(name).Run());
+      RUMBO_RETURN_IF_ERROR(
+          Statement(db_, "INSERT INTO models(name) VALUES(?) ON CONFLICT(name) DO NOTHING").Bind(name).Run());
       RUMBO_RETURN_IF_ERROR(Statement(db_, "DELETE FROM variants WHERE model=?").Bind(name).Run());
-      return Statement(db_, "INSERT INTO variants(model,id,sha256,files,bytes,descriptor,added) VALUES(?,'default',?,?,?,?,?)")
+      return Statement(db_,
+                       "INSERT INTO variants(model,id,sha256,files,bytes,descriptor,added) "
+                       "VALUES(?,'default',?,?,?,?,?)")
           .Bind(name)
           .Bind(sha256)
           .Bind(json::serialize(json::array{blob}))
@@ -383,18 +409,23 @@ class Store final : public ModelStore {
 
 }  // namespace
 
-std::unique_ptr<ModelStore> NewModelStore(std::string dir, InspectFn inspect, Executor* executor, WallClock* wall) {
+std::unique_ptr<ModelStore> NewModelStore(std::string dir, InspectFn inspect, Executor* executor,
+                                          WallClock* wall) {
   return std::make_unique<Store>(std::move(dir), std::move(inspect), executor, wall);
 }
 
 absl::Status CheckModelName(const std::string& name) {
-  const auto alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); };
+  const auto alphanumeric = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
   bool good = !name.empty() && name.size() <= 200 && alphanumeric(name.front()) && name.back() != '/' &&
               name.find("..") == std::string::npos && name.find("//") == std::string::npos;
-  for (const char c : name) good = good && (alphanumeric(c) || std::string_view("._:/@+-").find(c) != std::string_view::npos);
+  for (const char c : name)
+    good = good && (alphanumeric(c) || std::string_view("._:/@+-").find(c) != std::string_view::npos);
   if (good) return absl::OkStatus();
-  return InvalidArgument("\"" + EscapeForLog(name, 80) + "\" cannot be the name of a model",
-                         "Use up to 200 letters, digits and . _ : / @ + -, beginning with a letter or digit.");
+  return InvalidArgument(
+      "\"" + EscapeForLog(name, 80) + "\" cannot be the name of a model",
+      "Use up to 200 letters, digits and . _ : / @ + -, beginning with a letter or digit.");
 }
 
 }  // namespace rumbo

@@ -53,8 +53,9 @@ class StoreTest : public ::testing::Test, public WallClock {
   }
   absl::StatusOr<StoredModel> Import(ImportSpec spec, bool cancel = false) {
     absl::StatusOr<StoredModel> result = Internal("no answer");
-    store_->Import(std::move(spec), std::make_shared<std::atomic<bool>>(cancel), [](const StepProgress&) {},
-                   [&](absl::StatusOr<StoredModel> model) { result = std::move(model); });
+    store_->Import(
+        std::move(spec), std::make_shared<std::atomic<bool>>(cancel), [](const StepProgress&) {},
+        [&](absl::StatusOr<StoredModel> model) { result = std::move(model); });
     executor_.RunReady();
     return result;
   }
@@ -128,7 +129,8 @@ TEST_F(StoreTest, NothingIsLeftOfWhatWasRefused) {
   EXPECT_EQ(ReasonOf(Import({.path = dir_, .name = "x"}).status()), Reason::kNotAFile);
   EXPECT_EQ(ReasonOf(Import({.path = dir_ + "/none", .name = "x"}).status()), Reason::kFileNotFound);
   const std::string good = Write("g", "model g");
-  EXPECT_EQ(ReasonOf(Import({.path = good, .name = "x", .expected_sha256 = "00"}).status()), Reason::kHashMismatch);
+  EXPECT_EQ(ReasonOf(Import({.path = good, .name = "x", .expected_sha256 = "00"}).status()),
+            Reason::kHashMismatch);
   EXPECT_EQ(ReasonOf(Import({.path = good, .name = "x"}, true).status()), Reason::kCancelled);
   EXPECT_EQ(BlobCount(), 0);
   EXPECT_TRUE(List().empty());
@@ -136,8 +138,10 @@ TEST_F(StoreTest, NothingIsLeftOfWhatWasRefused) {
 
 TEST_F(StoreTest, HostileNamesAreRefused) {
   const std::string good = Write("g", "model g");
-  for (const std::string& name : {std::string(), std::string("../x"), std::string("a/../b"), std::string("/a"), std::string("a//b"),
-                                 std::string("-rf"), std::string("a\nb"), std::string("a\0b", 3), std::string("a/"), std::string(201, 'a')}) {
+  for (const std::string& name :
+       {std::string(), std::string("../x"), std::string("a/../b"), std::string("/a"), std::string("a//b"),
+        std::string("-rf"), std::string("a\nb"), std::string("a\0b", 3), std::string("a/"),
+        std::string(201, 'a')}) {
     EXPECT_EQ(ReasonOf(Import({.path = good, .name = name}).status()), Reason::kInvalidArgument) << name;
   }
   EXPECT_TRUE(Import({.path = good, .name = "org/model:q4_k_m@v1"}).ok());
@@ -161,10 +165,12 @@ TEST_F(StoreTest, ACutBlobIsListedAsDamaged) {
 }
 
 TEST_F(StoreTest, FullDiskIsSaidAndLeavesNothing) {
-  if (::geteuid() != 0 || ::system("mountpoint -q /dev/shm") != 0) GTEST_SKIP() << "needs root to mount a small tmpfs";
+  if (::geteuid() != 0 || ::system("mountpoint -q /dev/shm") != 0)
+    GTEST_SKIP() << "needs root to mount a small tmpfs";
   const std::string state = dir_ + "/state";
   fs::create_directories(state);
-  if (::system(("mount -t tmpfs -o size=256k none " + state).c_str()) != 0) GTEST_SKIP() << "cannot mount here";
+  if (::system(("mount -t tmpfs -o size=256k none " + state).c_str()) != 0)
+    GTEST_SKIP() << "cannot mount here";
   const auto result = Import({.path = Write("big", "model " + std::string(400000, 'x')), .name = "big"});
   EXPECT_EQ(ReasonOf(result.status()), Reason::kDiskFull) << result.status();
   EXPECT_EQ(BlobCount(), 0);

@@ -26,11 +26,16 @@ constexpr size_t kMaxTopology = 8 << 20;
 
 absl::StatusCode CodeFor(Reason reason) {
   switch (reason) {
-    case Reason::kFileNotFound: return absl::StatusCode::kNotFound;
-    case Reason::kFileNotReadable: return absl::StatusCode::kPermissionDenied;
-    case Reason::kUnsupportedArchitecture: return absl::StatusCode::kFailedPrecondition;
-    case Reason::kInternal: return absl::StatusCode::kInternal;
-    default: return absl::StatusCode::kInvalidArgument;
+    case Reason::kFileNotFound:
+      return absl::StatusCode::kNotFound;
+    case Reason::kFileNotReadable:
+      return absl::StatusCode::kPermissionDenied;
+    case Reason::kUnsupportedArchitecture:
+      return absl::StatusCode::kFailedPrecondition;
+    case Reason::kInternal:
+      return absl::StatusCode::kInternal;
+    default:
+      return absl::StatusCode::kInvalidArgument;
   }
 }
 
@@ -53,7 +58,9 @@ class Inspector final : public ModelInspector {
  public:
   Inspector(std::string bin_dir, Executor* executor) : bin_dir_(std::move(bin_dir)), executor_(executor) {}
   void Inspect(std::string path, Callback<ModelDescriptor> done) override {
-    executor_->Post([bin_dir = bin_dir_, path = std::move(path), done = std::move(done)] { done(InspectFile(bin_dir, path)); });
+    executor_->Post([bin_dir = bin_dir_, path = std::move(path), done = std::move(done)] {
+      done(InspectFile(bin_dir, path));
+    });
   }
 
  private:
@@ -111,7 +118,8 @@ class ProbedTopology final : public TopologySource {
     spec.isolate = false;
     const auto result = RunHelper(spec, kProbeDeadline, kMaxTopology);
     const auto failed = [](const std::string& what) {
-      return Error(absl::StatusCode::kUnavailable, Reason::kProbeFailed, "the hardware probe " + what, "Run `rumbo-probe --json` to see.");
+      return Error(absl::StatusCode::kUnavailable, Reason::kProbeFailed, "the hardware probe " + what,
+                   "Run `rumbo-probe --json` to see.");
     };
     if (!result.ok()) return failed("did not start: " + MessageOf(result.status()));
     if (result->timed_out) return failed("hung and was stopped");
@@ -143,10 +151,12 @@ absl::StatusOr<ModelDescriptor> InspectFile(const std::string& bin_dir, const st
   spec.env = CleanEnvironment();
   const auto result = RunHelper(spec, kInspectDeadline, kMaxDescriptor);
   if (!result.ok()) return Annotate(result.status(), "rumbo-inspect");
-  if (result->exit.exited && result->exit.code == 0 && !result->timed_out) return DescriptorFromJson(result->out);
+  if (result->exit.exited && result->exit.code == 0 && !result->timed_out)
+    return DescriptorFromJson(result->out);
   if (const auto error = ErrorFromJson(result->out)) return *error;
   return Error(absl::StatusCode::kInvalidArgument, Reason::kModelInvalid,
-               "the file made its reader " + (result->timed_out ? std::string("hang") : "end with " + result->exit.Describe()),
+               "the file made its reader " +
+                   (result->timed_out ? std::string("hang") : "end with " + result->exit.Describe()),
                "The file is damaged or hostile; get it again from its source.");
 }
 
@@ -154,7 +164,8 @@ std::unique_ptr<ModelInspector> NewModelInspector(std::string bin_dir, Executor*
   return std::make_unique<Inspector>(std::move(bin_dir), executor);
 }
 
-std::unique_ptr<TopologySource> NewTopologySource(std::string bin_dir, std::string cache_dir, Executor* executor) {
+std::unique_ptr<TopologySource> NewTopologySource(std::string bin_dir, std::string cache_dir,
+                                                  Executor* executor) {
   return std::make_unique<ProbedTopology>(std::move(bin_dir), std::move(cache_dir), executor);
 }
 

@@ -7,20 +7,21 @@
 #include "base/executor.h"
 #include "daemon/core/ports.h"
 
-// The short-lived programs beside the daemon, each run in a process of its own with a deadline: whatever a driver or a
-// hostile file does to one of them, the daemon gets an answer or an error.
+// The short-lived programs beside the daemon, each run in a process of its own with a deadline: whatever a
+// driver or a hostile file does to one of them, the daemon gets an answer or an error.
 namespace rumbo {
 
 // Runs `bin_dir`/rumbo-inspect on `path`. Blocking, a few seconds at most.
-// Errors: what rumbo-inspect reports (kModelInvalid, kFileNotFound, kNotAFile ...); kModelInvalid where it crashed or
-// hung on the file.
+// Errors: what rumbo-inspect reports (kModelInvalid, kFileNotFound, kNotAFile ...); kModelInvalid where it
+// crashed or hung on the file.
 absl::StatusOr<ModelDescriptor> InspectFile(const std::string& bin_dir, const std::string& path);
 
 // InspectFile on `executor`, which may block.
 std::unique_ptr<ModelInspector> NewModelInspector(std::string bin_dir, Executor* executor);
 
-// rumbo-probe on `executor`; its findings about itself become part of the topology. Memory is refreshed from /proc and
-// cgroup files without it.
-std::unique_ptr<TopologySource> NewTopologySource(std::string bin_dir, std::string cache_dir, Executor* executor);
+// rumbo-probe on `executor`; its findings about itself become part of the topology. Memory is refreshed from
+// /proc and cgroup files without it.
+std::unique_ptr<TopologySource> NewTopologySource(std::string bin_dir, std::string cache_dir,
+                                                  Executor* executor);
 
 }  // namespace rumbo

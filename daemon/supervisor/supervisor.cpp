@@ -62,9 +62,16 @@ class Tail {
 // One worker process, on the supervisor's thread but where said.
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
-  Worker(std::shared_ptr<asio::io_context> io, const SupervisorOptions& options, LaunchSpec spec, LaunchCallbacks callbacks)
-      : io_(std::move(io)), options_(options), spec_(std::move(spec)), callbacks_(std::move(callbacks)),
-        exit_watch_(*io_), stderr_(*io_), silence_(*io_), grace_(*io_) {}
+  Worker(std::shared_ptr<asio::io_context> io, const SupervisorOptions& options, LaunchSpec spec,
+         LaunchCallbacks callbacks)
+      : io_(std::move(io)),
+        options_(options),
+        spec_(std::move(spec)),
+        callbacks_(std::move(callbacks)),
+        exit_watch_(*io_),
+        stderr_(*io_),
+        silence_(*io_),
+        grace_(*io_) {}
 
   void Start(const EngineProgram* program) {
     if (program == nullptr) {
@@ -72,7 +79,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
                        "engine " + spec_.engine + " is not installed", "`rumbo engines` lists what is."));
     }
     int sockets[2], pipe[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return End(ErrnoStatus(errno, "socketpair"));
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+      return End(ErrnoStatus(errno, "socketpair"));
     UniqueFd ours(sockets[0]), theirs(sockets[1]);
     if (::pipe2(pipe, O_CLOEXEC) != 0) return End(ErrnoStatus(errno, "pipe"));
     UniqueFd err_read(pipe[0]), err_write(pipe[1]);
@@ -87,7 +95,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
     spawn.isolate = options_.isolate;
     auto child = Spawn(spawn);
     if (!child.ok()) {
-      return End(Error(absl::StatusCode::kUnavailable, Reason::kEngineStartFailed, MessageOf(child.status())));
+      return End(
+          Error(absl::StatusCode::kUnavailable, Reason::kEngineStartFailed, MessageOf(child.status())));
     }
     child_ = std::move(*child);
     running_ = true;
@@ -99,9 +108,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
     auto self = shared_from_this();
     exit_watch_.assign(child_.pidfd.get());
-    exit_watch_.async_wait(asio::posix::stream_descriptor::wait_read, [self](const boost::system::error_code& error) {
-      if (!error) self->OnExit();
-    });
+    exit_watch_.async_wait(asio::posix::stream_descriptor::wait_read,
+                           [self](const boost::system::error_code& error) {
+                             if (!error) self->OnExit();
+                           });
     ::fcntl(err_read.get(), F_SETFL, O_NONBLOCK);
     stderr_.assign(err_read.release());
     ReadStderr();
@@ -121,7 +131,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
           });
         },
         [self](absl::StatusOr<EngineInfo> info) {
-          asio::post(*self->io_, [self, info = std::move(info)]() mutable { self->OnLoaded(std::move(info)); });
+          asio::post(*self->io_,
+                     [self, info = std::move(info)]() mutable { self->OnLoaded(std::move(info)); });
         });
   }
 
@@ -143,7 +154,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
         KillTree(self->child_);
         return;
       }
-      // A worker ends when its socket ends; the pidfd tells. (SIGTERM would not reach the init of a PID namespace.)
+      // A worker ends when its socket ends; the pidfd tells. (SIGTERM would not reach the init of a PID
+      // namespace.)
       ::shutdown(self->socket_.get(), SHUT_RDWR);
       self->grace_.expires_after(grace);
       self->grace_.async_wait([self](const boost::system::error_code& error) {
@@ -190,13 +202,14 @@ class Worker : public std::enable_shared_from_this<Worker> {
   }
 
   void ReadStderr() {
-    stderr_.async_read_some(asio::buffer(buffer_), [self = shared_from_this()](const boost::system::error_code& error, size_t n) {
-      if (error) return self->stderr_.close();
-      self->tail_.Append({self->buffer_, n}, [&](const std::string& line) {
-        spdlog::info("{}: {}", self->spec_.instance_id, EscapeForLog(line));
-      });
-      self->ReadStderr();
-    });
+    stderr_.async_read_some(asio::buffer(buffer_),
+                            [self = shared_from_this()](const boost::system::error_code& error, size_t n) {
+                              if (error) return self->stderr_.close();
+                              self->tail_.Append({self->buffer_, n}, [&](const std::string& line) {
+                                spdlog::info("{}: {}", self->spec_.instance_id, EscapeForLog(line));
+                              });
+                              self->ReadStderr();
+                            });
   }
 
   void OnExit() {
@@ -218,7 +231,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
       if (!failure_.ok()) {
         status = failure_;
         if (ReasonOf(failure_) != Reason::kModelInvalid && !last.empty()) {
-          status = Error(failure_.code(), ReasonOf(failure_), MessageOf(failure_) + words, NextStepOf(failure_));
+          status =
+              Error(failure_.code(), ReasonOf(failure_), MessageOf(failure_) + words, NextStepOf(failure_));
         }
       } else if (!ready_) {
         status = Error(absl::StatusCode::kUnavailable, Reason::kEngineStartFailed,
@@ -276,7 +290,10 @@ class Handle final : public LaunchedEngine {
 class Supervisor final : public Launcher {
  public:
   Supervisor(SupervisorOptions options, std::vector<EngineProgram> programs)
-      : options_(options), programs_(std::move(programs)), guard_(asio::make_work_guard(*io_)), thread_([io = io_] { io->run(); }) {
+      : options_(options),
+        programs_(std::move(programs)),
+        guard_(asio::make_work_guard(*io_)),
+        thread_([io = io_] { io->run(); }) {
     pthread_setname_np(thread_.native_handle(), "rumbo-super");
   }
 
@@ -324,7 +341,8 @@ std::string PackValue(const std::string& text, const std::string& key) {
   size_t at = 0;
   while (at < text.size()) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    if (text.compare(at, key.size() + 1, key + "=") == 0) return text.substr(at + key.size() + 1, end - at - key.size() - 1);
+    if (text.compare(at, key.size() + 1, key + "=") == 0)
+      return text.substr(at + key.size() + 1, end - at - key.size() - 1);
     at = end + 1;
   }
   return "";

@@ -22,13 +22,13 @@ struct SupervisorOptions {
 
 // Starts workers, watches them, and ends them with everything they started.
 //
-// Threading: one thread of its own ("rumbo-super"); Launch and the handles from any thread. Callbacks run on that
-// thread or on gRPC's.
-// A worker's stderr goes to our log, line by line; its last lines become part of the error when it fails.
+// Threading: one thread of its own ("rumbo-super"); Launch and the handles from any thread. Callbacks run on
+// that thread or on gRPC's. A worker's stderr goes to our log, line by line; its last lines become part of
+// the error when it fails.
 std::unique_ptr<Launcher> NewSupervisor(SupervisorOptions options, std::vector<EngineProgram> programs);
 
-// The in-tree workers that are installed under `bin_dir`/engines (and the fake one in `bin_dir`): the best build of an
-// engine first. Reads PACK files; starts nothing.
+// The in-tree workers that are installed under `bin_dir`/engines (and the fake one in `bin_dir`): the best
+// build of an engine first. Reads PACK files; starts nothing.
 std::vector<EngineProgram> FindWorkers(const std::string& bin_dir);
 
 }  // namespace rumbo

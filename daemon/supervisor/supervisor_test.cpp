@@ -25,27 +25,38 @@ struct Launched {
   absl::Status exit;
 
   LaunchCallbacks Callbacks() {
-    return {.on_started = [this](int64_t p) { std::lock_guard l(mutex); pid = p; changed.notify_all(); },
+    return {.on_started =
+                [this](int64_t p) {
+                  std::lock_guard l(mutex);
+                  pid = p;
+                  changed.notify_all();
+                },
             .on_progress = [](double, const std::string&) {},
-            .on_ready = [this](std::shared_ptr<Engine> e, EngineInfo i) {
-              std::lock_guard l(mutex);
-              engine = std::move(e);
-              info = std::move(i);
-              changed.notify_all();
-            },
-            .on_exit = [this](absl::Status status) {
-              std::lock_guard l(mutex);
-              ++exits;
-              exit = status;
-              changed.notify_all();
-            }};
+            .on_ready =
+                [this](std::shared_ptr<Engine> e, EngineInfo i) {
+                  std::lock_guard l(mutex);
+                  engine = std::move(e);
+                  info = std::move(i);
+                  changed.notify_all();
+                },
+            .on_exit =
+                [this](absl::Status status) {
+                  std::lock_guard l(mutex);
+                  ++exits;
+                  exit = status;
+                  changed.notify_all();
+                }};
   }
   bool Wait(const std::function<bool()>& what) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, seconds(20), what);
   }
-  bool WaitReady() { return Wait([&] { return engine != nullptr || exits > 0; }) && engine != nullptr; }
-  bool WaitExit() { return Wait([&] { return exits > 0; }); }
+  bool WaitReady() {
+    return Wait([&] { return engine != nullptr || exits > 0; }) && engine != nullptr;
+  }
+  bool WaitExit() {
+    return Wait([&] { return exits > 0; });
+  }
 };
 
 struct Answer : GenerateSink {
@@ -58,7 +69,10 @@ struct Answer : GenerateSink {
   FinishedEvent finished;
   int pause_at = -1;
 
-  void OnStarted(const StartedEvent&) override { std::lock_guard l(mutex); ++started; }
+  void OnStarted(const StartedEvent&) override {
+    std::lock_guard l(mutex);
+    ++started;
+  }
   bool OnChunk(ChunkEvent& chunk) override {
     std::lock_guard l(mutex);
     ++chunks;
@@ -78,7 +92,9 @@ struct Answer : GenerateSink {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, seconds(20), what);
   }
-  bool WaitEnd() { return Wait([&] { return ends > 0; }); }
+  bool WaitEnd() {
+    return Wait([&] { return ends > 0; });
+  }
 };
 
 class SupervisorTest : public ::testing::Test {
@@ -140,7 +156,8 @@ TEST_F(SupervisorTest, CrashEndsEachRequestOnceAndSaysHowFarItGot) {
 
 TEST_F(SupervisorTest, FailedStartShowsTheLastLinesOfStderr) {
   Launched launched;
-  auto handle = launcher_->Launch(Fake({{"stderr", "no more memory for tensors"}, {"exit_code", "3"}}), launched.Callbacks());
+  auto handle = launcher_->Launch(Fake({{"stderr", "no more memory for tensors"}, {"exit_code", "3"}}),
+                                  launched.Callbacks());
   ASSERT_TRUE(launched.WaitExit());
   EXPECT_EQ(ReasonOf(launched.exit), Reason::kEngineStartFailed);
   EXPECT_NE(MessageOf(launched.exit).find("no more memory for tensors"), std::string::npos) << launched.exit;

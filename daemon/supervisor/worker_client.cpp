@@ -16,8 +16,8 @@ namespace {
 
 using engine::v1::EngineService;
 
-// A worker's failure as a client may see it. Statuses with our details pass; bare ones of the transport mean that
-// the worker died or broke the protocol.
+// A worker's failure as a client may see it. Statuses with our details pass; bare ones of the transport mean
+// that the worker died or broke the protocol.
 absl::Status FromWorker(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   absl::Status out = FromGrpcStatus(status);
@@ -27,9 +27,11 @@ absl::Status FromWorker(const grpc::Status& status) {
       return Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the request was cancelled");
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded,
-                   "the deadline passed before the answer was complete", "Allow more time or ask for fewer tokens.");
+                   "the deadline passed before the answer was complete",
+                   "Allow more time or ask for fewer tokens.");
     case grpc::StatusCode::UNAVAILABLE:
-      return Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed, "the engine ended during the request",
+      return Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed,
+                   "the engine ended during the request",
                    "Send the request again; `rumbo logs` shows the engine's last words.");
     case grpc::StatusCode::UNIMPLEMENTED:
       return Error(absl::StatusCode::kUnimplemented, Reason::kCapabilityMissing, "this engine cannot do that",
@@ -41,9 +43,9 @@ absl::Status FromWorker(const grpc::Status& status) {
   }
 }
 
-// gRPC 1.51 runs callbacks of clients on a completion queue that all channels share, counted by reference; when the last
-// channel goes while the queue's threads end, it may be counted down twice and abort. So one channel that reaches
-// nothing stays for the life of the process.
+// gRPC 1.51 runs callbacks of clients on a completion queue that all channels share, counted by reference;
+// when the last channel goes while the queue's threads end, it may be counted down twice and abort. So one
+// channel that reaches nothing stays for the life of the process.
 void KeepCallbackQueueAlive() {
   static const std::unique_ptr<EngineService::Stub>* const kept = [] {
     auto* stub = new std::unique_ptr<EngineService::Stub>(EngineService::NewStub(
@@ -212,7 +214,8 @@ class LoadStream final : public grpc::ClientReadReactor<engine::v1::LoadResponse
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    if (message_.has_progress()) progress(message_.progress().fraction(), SanitizeUtf8(message_.progress().step()));
+    if (message_.has_progress())
+      progress(message_.progress().fraction(), SanitizeUtf8(message_.progress().step()));
     if (message_.has_loaded()) loaded_ = message_.loaded();
     StartRead(&message_);
   }
@@ -220,7 +223,8 @@ class LoadStream final : public grpc::ClientReadReactor<engine::v1::LoadResponse
   void OnDone(const grpc::Status& status) override {
     absl::Status out = FromWorker(status);
     if (out.ok() && !loaded_) {
-      out = Error(absl::StatusCode::kUnavailable, Reason::kEngineProtocol, "the engine loaded without saying what");
+      out = Error(absl::StatusCode::kUnavailable, Reason::kEngineProtocol,
+                  "the engine loaded without saying what");
     }
     if (out.ok()) {
       done(Info());
@@ -249,8 +253,10 @@ class LoadStream final : public grpc::ClientReadReactor<engine::v1::LoadResponse
 };
 
 // Names the callback form of an overloaded method.
-#define RUMBO_METHOD(name) \
-  [](auto* stub, auto* context, auto* request, auto* response, auto done) { stub->name(context, request, response, std::move(done)); }
+#define RUMBO_METHOD(name)                                                  \
+  [](auto* stub, auto* context, auto* request, auto* response, auto done) { \
+    stub->name(context, request, response, std::move(done));                \
+  }
 
 class WorkerClientOverGrpc final : public WorkerClient {
  public:
@@ -338,10 +344,12 @@ class WorkerClientOverGrpc final : public WorkerClient {
   }
 
   void ApplyTemplate(const ChatInput& chat, Deadline deadline, Callback<TemplateResult> done) override {
-    auto call = std::make_shared<Unary<engine::v1::ApplyTemplateRequest, engine::v1::ApplyTemplateResponse>>();
+    auto call =
+        std::make_shared<Unary<engine::v1::ApplyTemplateRequest, engine::v1::ApplyTemplateResponse>>();
     ToProto(chat, call->request.mutable_chat());
-    Run(call, deadline, RUMBO_METHOD(ApplyTemplate), std::move(done),
-        [](auto& response) { return TemplateResult{response.prompt(), response.tokens()}; });
+    Run(call, deadline, RUMBO_METHOD(ApplyTemplate), std::move(done), [](auto& response) {
+      return TemplateResult{response.prompt(), response.tokens()};
+    });
   }
 
   void GetStats(Deadline deadline, Callback<EngineStats> done) override {
@@ -387,7 +395,8 @@ class WorkerClientOverGrpc final : public WorkerClient {
 
 }  // namespace
 
-std::shared_ptr<WorkerClient> WorkerClient::Create(UniqueFd socket, std::function<void(std::string)> on_violation) {
+std::shared_ptr<WorkerClient> WorkerClient::Create(UniqueFd socket,
+                                                   std::function<void(std::string)> on_violation) {
   KeepCallbackQueueAlive();
   return std::make_shared<WorkerClientOverGrpc>(std::move(socket), std::move(on_violation));
 }

@@ -10,8 +10,8 @@
 #include "rumbo/v1/model.pb.h"
 #include "rumbo/v1/plan.pb.h"
 
-// Between the core's values and the wire's messages, each pair in one place. No checks: validity is the business of
-// daemon/core (requests) and of the worker client (answers).
+// Between the core's values and the wire's messages, each pair in one place. No checks: validity is the
+// business of daemon/core (requests) and of the worker client (answers).
 namespace rumbo {
 
 SamplingParams FromProto(const v1::Sampling& proto);

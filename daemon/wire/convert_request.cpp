@@ -23,7 +23,8 @@ ChatMessage FromProto(const v1::Message& proto) {
       out.text = part.text();
     }
   }
-  for (const auto& call : proto.tool_calls()) value.tool_calls.push_back({call.id(), call.name(), call.arguments_json()});
+  for (const auto& call : proto.tool_calls())
+    value.tool_calls.push_back({call.id(), call.name(), call.arguments_json()});
   value.tool_call_id = proto.tool_call_id();
   value.name = proto.name();
   value.reasoning = proto.reasoning();
@@ -55,9 +56,12 @@ void ToProto(const ChatMessage& value, v1::Message* proto) {
 
 const char* PriorityWord(Priority priority) {
   switch (priority) {
-    case Priority::kInteractive: return "interactive";
-    case Priority::kNormal: return "normal";
-    case Priority::kBatch: return "batch";
+    case Priority::kInteractive:
+      return "interactive";
+    case Priority::kNormal:
+      return "normal";
+    case Priority::kBatch:
+      return "batch";
   }
   return "normal";
 }
@@ -193,7 +197,8 @@ void MoveFromProto(v1::Chunk* proto, ChunkEvent* value) {
     out.id = logprob.id();
     out.piece = std::move(*logprob.mutable_piece());
     out.logprob = logprob.logprob();
-    for (auto& top : *logprob.mutable_top()) out.top.push_back({top.id(), std::move(*top.mutable_piece()), top.logprob()});
+    for (auto& top : *logprob.mutable_top())
+      out.top.push_back({top.id(), std::move(*top.mutable_piece()), top.logprob()});
   }
   value->tool_calls.clear();
   for (const auto& call : proto->tool_calls()) {
@@ -307,7 +312,9 @@ void ToProto(const EngineSettings& value, v1::Settings* proto) {
   for (const auto& [key, text] : value.extra) (*proto->mutable_extra())[key] = text;
 }
 
-MemoryItem FromProto(const v1::MemoryItem& proto) { return {proto.pool(), proto.what(), proto.bytes(), proto.source()}; }
+MemoryItem FromProto(const v1::MemoryItem& proto) {
+  return {proto.pool(), proto.what(), proto.bytes(), proto.source()};
+}
 
 void ToProto(const MemoryItem& value, v1::MemoryItem* proto) {
   proto->set_pool(value.pool);

@@ -54,8 +54,13 @@ class Map {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
     const std::string unit = end;
-    const double factor = unit.empty() ? 1 : unit == "KiB" ? kKiB : unit == "MiB" ? kMiB : unit == "GiB" ? kGiB : -1;
-    if (factor < 0 || !(value >= 0) || value * factor > 1e15) Fail(std::string("has a wrong size in '") + key + "'");
+    const double factor = unit.empty()    ? 1
+                          : unit == "KiB" ? kKiB
+                          : unit == "MiB" ? kMiB
+                          : unit == "GiB" ? kGiB
+                                          : -1;
+    if (factor < 0 || !(value >= 0) || value * factor > 1e15)
+      Fail(std::string("has a wrong size in '") + key + "'");
     return static_cast<Bytes>(value * factor);
   }
   std::vector<std::string> List(const char* key) {
@@ -98,7 +103,8 @@ bool Contains(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-CatalogRule ReadRule(const YAML::Node& node, const std::string& where, const EngineCatalog& catalog, bool support) {
+CatalogRule ReadRule(const YAML::Node& node, const std::string& where, const EngineCatalog& catalog,
+                     bool support) {
   Map m(node, where);
   CatalogRule rule;
   rule.systems = m.List("systems");
@@ -186,7 +192,8 @@ CatalogEngine ReadEngine(const YAML::Node& node, const EngineCatalog& catalog) {
   for (const YAML::Node& n : m.Nodes("backends")) e.backends.push_back(ReadBackend(n, e.name, catalog));
   m.Done();
   for (const auto& [system, word] : e.systems) {
-    if (!Contains(catalog.maturity, word)) m.Fail("has the unknown maturity word '" + word + "' for " + system);
+    if (!Contains(catalog.maturity, word))
+      m.Fail("has the unknown maturity word '" + word + "' for " + system);
   }
   if (catalog.sources.count(e.source) == 0) m.Fail("names the unlisted source '" + e.source + "'");
   static const std::set<std::string> kKinds = {"worker", "process", "attached", "remote", "test"};
@@ -202,7 +209,8 @@ void ReadCatalog(const YAML::Node& root, EngineCatalog& out) {
   out.never_automatic = m.List("never_automatic");
   for (const auto& [word, factor] : m.Texts("caution")) {
     out.caution[word] = std::strtod(factor.c_str(), nullptr);
-    if (!Contains(out.maturity, word) || !(out.caution[word] >= 1 && out.caution[word] <= 10)) m.Fail("has a wrong 'caution' for '" + word + "'");
+    if (!Contains(out.maturity, word) || !(out.caution[word] >= 1 && out.caution[word] <= 10))
+      m.Fail("has a wrong 'caution' for '" + word + "'");
   }
   out.sources = m.Texts("sources");
   for (const YAML::Node& n : m.Nodes("engines")) out.engines.push_back(ReadEngine(n, out));
@@ -245,7 +253,8 @@ void ReadSpeeds(const YAML::Node& root, EngineCatalog& out) {
   Map m(root, "the speed file");
   if (m.Number("schema", 0, 1, 1) != 1) m.Fail("has an unknown schema");
   const auto sources = m.Texts("sources");
-  for (const auto& [name, text] : m.Texts("assumptions")) out.assumptions[name] = std::strtod(text.c_str(), nullptr);
+  for (const auto& [name, text] : m.Texts("assumptions"))
+    out.assumptions[name] = std::strtod(text.c_str(), nullptr);
   for (const YAML::Node& n : m.Nodes("rows")) out.speed.push_back(ReadSpeed(n, sources));
   m.Done();
   for (const SpeedRow& row : out.speed) {

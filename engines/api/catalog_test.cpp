@@ -22,14 +22,20 @@ std::string FileText(const std::string& path) {
   return text.str();
 }
 
-constexpr char kHead[] = "schema: 1\nmaturity: [verified, unsupported]\nnever_automatic: [unsupported]\nsources: {s: x}\n";
+constexpr char kHead[] =
+    "schema: 1\nmaturity: [verified, unsupported]\nnever_automatic: [unsupported]\nsources: {s: x}\n";
 
-std::string Engine(const std::string& more = "", const std::string& backend = "support: [{maturity: verified, source: s}]") {
-  return std::string(kHead) + "engines:\n- {name: e, title: t, kind: worker, memory: layered, systems: {linux: verified}, source: s" + more +
-         ", backends: [{name: cpu, devices: [cpu], " + backend + "}]}\n";
+std::string Engine(const std::string& more = "",
+                   const std::string& backend = "support: [{maturity: verified, source: s}]") {
+  return std::string(kHead) +
+         "engines:\n- {name: e, title: t, kind: worker, memory: layered, systems: {linux: verified}, source: "
+         "s" +
+         more + ", backends: [{name: cpu, devices: [cpu], " + backend + "}]}\n";
 }
 
-constexpr char kSpeed[] = "schema: 1\nsources: {s: x}\nrows:\n- {engine: e, backend: cpu, bandwidth_efficiency: 0.5, compute_efficiency: 0.1, source: s}\n";
+constexpr char kSpeed[] =
+    "schema: 1\nsources: {s: x}\nrows:\n- {engine: e, backend: cpu, bandwidth_efficiency: 0.5, "
+    "compute_efficiency: 0.1, source: s}\n";
 
 TEST(CatalogTest, BuiltInFilesAreTheOnesInTheTree) {
   EXPECT_EQ(FileText("engines/catalog.yaml"), BuiltInCatalogYaml());
@@ -38,8 +44,8 @@ TEST(CatalogTest, BuiltInFilesAreTheOnesInTheTree) {
 
 TEST(CatalogTest, EveryEngineOfTheDesignIsThere) {
   const EngineCatalog& c = BuiltInCatalog();
-  for (const char* name : {"llamacpp", "llama-server", "vllm", "sglang", "fastflowlm", "pytorch", "onnxruntime", "lmstudio",
-                           "lemonade", "ollama", "remote", "fake"}) {
+  for (const char* name : {"llamacpp", "llama-server", "vllm", "sglang", "fastflowlm", "pytorch",
+                           "onnxruntime", "lmstudio", "lemonade", "ollama", "remote", "fake"}) {
     EXPECT_NE(c.Find(name), nullptr) << name;
   }
   EXPECT_EQ(c.Find("vllm")->systems.at("windows"), "unsupported");
@@ -61,7 +67,8 @@ TEST(CatalogTest, EveryLayeredOrPagedBackendHasConstantsOrIsNeverAutomatic) {
       if (!has) without.insert(engine.name + "/" + backend.name);
     }
   }
-  EXPECT_EQ(without, (std::set<std::string>{"ovms/cpu", "ovms/openvino"})) << "no figures published for these yet";
+  EXPECT_EQ(without, (std::set<std::string>{"ovms/cpu", "ovms/openvino"}))
+      << "no figures published for these yet";
 }
 
 // The published schema and the parser know the same keys: a key that only one of them knows fails here.
@@ -76,12 +83,14 @@ TEST(CatalogTest, TheSchemaKnowsExactlyTheKeysThatAreRead) {
   std::map<std::string, std::set<std::string>> read;
   std::ifstream in(std::string(RUMBO_SOURCE_DIR) + "/engines/api/catalog.cpp");
   std::string line, where;
-  const std::regex function(R"(^Catalog(Rule|Backend|Engine) Read)"), access(R"re(m\.(Text|Needed|Flag|Number|Size|List|Texts|Nodes)\("(\w+)")re");
+  const std::regex function(R"(^Catalog(Rule|Backend|Engine) Read)"),
+      access(R"re(m\.(Text|Needed|Flag|Number|Size|List|Texts|Nodes)\("(\w+)")re");
   while (std::getline(in, line)) {
     std::smatch match;
     if (std::regex_search(line, match, function)) where = match[1];
     if (line == "}") where.clear();
-    for (std::sregex_iterator it(line.begin(), line.end(), access), end; it != end && !where.empty(); ++it) read[where].insert((*it)[2]);
+    for (std::sregex_iterator it(line.begin(), line.end(), access), end; it != end && !where.empty(); ++it)
+      read[where].insert((*it)[2]);
   }
   EXPECT_EQ(read["Rule"], keys("rule"));
   EXPECT_EQ(read["Backend"], keys("backend"));
@@ -91,7 +100,8 @@ TEST(CatalogTest, TheSchemaKnowsExactlyTheKeysThatAreRead) {
 TEST(CatalogTest, EveryKvTypeIsNamedOnce) {
   for (const CatalogEngine& engine : BuiltInCatalog().engines) {
     for (const CatalogBackend& backend : engine.backends) {
-      EXPECT_EQ(std::set<std::string>(backend.kv_types.begin(), backend.kv_types.end()).size(), backend.kv_types.size());
+      EXPECT_EQ(std::set<std::string>(backend.kv_types.begin(), backend.kv_types.end()).size(),
+                backend.kv_types.size());
     }
   }
 }
@@ -109,18 +119,34 @@ TEST(CatalogTest, RefusesWhatIsWrongAndSaysWhere) {
     return c.ok() ? std::string() : MessageOf(c.status());
   };
   EXPECT_NE(message(Engine(", colour: red")).find("colour"), std::string::npos);
-  EXPECT_NE(message(Engine("", "support: [{maturity: splendid, source: s}]")).find("splendid"), std::string::npos);
-  EXPECT_NE(message(Engine("", "support: [{maturity: verified, source: hearsay}]")).find("hearsay"), std::string::npos);
+  EXPECT_NE(message(Engine("", "support: [{maturity: splendid, source: s}]")).find("splendid"),
+            std::string::npos);
+  EXPECT_NE(message(Engine("", "support: [{maturity: verified, source: hearsay}]")).find("hearsay"),
+            std::string::npos);
   EXPECT_NE(message(Engine("", "support: []")).find("support"), std::string::npos);
-  EXPECT_NE(message(Engine("", "host_overhead: 5parsec, support: [{maturity: verified, source: s}]")).find("host_overhead"), std::string::npos);
+  EXPECT_NE(message(Engine("", "host_overhead: 5parsec, support: [{maturity: verified, source: s}]"))
+                .find("host_overhead"),
+            std::string::npos);
   EXPECT_NE(message(Engine(", max_sessions: 0")).find("max_sessions"), std::string::npos);
   EXPECT_NE(message("schema: 2").find("schema"), std::string::npos);
   EXPECT_NE(message("- a").find("map"), std::string::npos);
   EXPECT_FALSE(message("{").empty());
   const std::string speed = kSpeed;
-  EXPECT_NE(message(Engine(), "schema: 1\nsources: {s: x}\nrows:\n- {engine: ghost, backend: cpu, bandwidth_efficiency: 0.5, compute_efficiency: 0.1, source: s}\n").find("ghost"), std::string::npos);
-  EXPECT_NE(message(Engine(), "schema: 1\nsources: {s: x}\nrows:\n- {engine: e, backend: cpu, bandwidth_efficiency: .nan, compute_efficiency: 0.1, source: s}\n").find("bandwidth"), std::string::npos);
-  EXPECT_NE(message(Engine(), "schema: 1\nsources: {s: x}\nrows:\n- {engine: e, backend: cpu, bandwidth_efficiency: 5, compute_efficiency: 0.1, source: s}\n").find("bandwidth"), std::string::npos);
+  EXPECT_NE(message(Engine(),
+                    "schema: 1\nsources: {s: x}\nrows:\n- {engine: ghost, backend: cpu, "
+                    "bandwidth_efficiency: 0.5, compute_efficiency: 0.1, source: s}\n")
+                .find("ghost"),
+            std::string::npos);
+  EXPECT_NE(message(Engine(),
+                    "schema: 1\nsources: {s: x}\nrows:\n- {engine: e, backend: cpu, bandwidth_efficiency: "
+                    ".nan, compute_efficiency: 0.1, source: s}\n")
+                .find("bandwidth"),
+            std::string::npos);
+  EXPECT_NE(message(Engine(),
+                    "schema: 1\nsources: {s: x}\nrows:\n- {engine: e, backend: cpu, bandwidth_efficiency: 5, "
+                    "compute_efficiency: 0.1, source: s}\n")
+                .find("bandwidth"),
+            std::string::npos);
 }
 
 TEST(CatalogTest, PatternsMatchByPrefix) {

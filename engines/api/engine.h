@@ -9,8 +9,9 @@
 #include "engines/api/request.h"
 #include "engines/api/settings.h"
 
-// One running engine, whatever is behind it: an in-tree worker, a process with an HTTP API, a remote endpoint.
-// Contract suite: tests/contract/engine_contract.h.  Fake: engines/fake (a real process that counts).
+// One running engine, whatever is behind it: an in-tree worker, a process with an HTTP API, a remote
+// endpoint. Contract suite: tests/contract/engine_contract.h.  Fake: engines/fake (a real process that
+// counts).
 namespace rumbo {
 
 // Receives the events of one answer. Called from the engine's own threads, one call at a time, in order;
@@ -37,15 +38,15 @@ class GenerateCall {
   // The sink's OnEnd comes at once with kCancelled (unless it came already); the engine frees the slot
   // within one step.
   virtual void Cancel() = 0;
-  // After OnChunk decided to return false: it may come from another thread before OnChunk has returned, and counts
-  // then too. From any thread but inside OnChunk.
+  // After OnChunk decided to return false: it may come from another thread before OnChunk has returned, and
+  // counts then too. From any thread but inside OnChunk.
   virtual void Resume() = 0;
 };
 
 struct EngineStats {
   uint32_t running = 0;
   uint32_t waiting = 0;
-  uint64_t kv_used = 0;   // cells
+  uint64_t kv_used = 0;  // cells
   uint64_t kv_total = 0;
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
@@ -57,8 +58,8 @@ struct EngineStats {
 
 struct EngineInfo {
   std::string version;
-  std::vector<MemoryItem> memory;     // what it really took; pools already mapped to pool ids
-  EngineSettings settings;            // in force
+  std::vector<MemoryItem> memory;  // what it really took; pools already mapped to pool ids
+  EngineSettings settings;         // in force
   std::vector<std::string> capabilities;
   bool has_chat_template = false;
   uint32_t context_trained = 0;
@@ -114,8 +115,8 @@ class Engine {
 // What to start. Filled by residency from a plan.
 struct LaunchSpec {
   std::string instance_id;
-  std::string engine;           // "llamacpp", "fake", ...
-  std::string engine_build;     // which build or pack, e.g. "native"; "" the default
+  std::string engine;        // "llamacpp", "fake", ...
+  std::string engine_build;  // which build or pack, e.g. "native"; "" the default
   std::string backend;
   std::vector<std::string> device_selectors;
   std::vector<std::string> files;
@@ -152,11 +153,12 @@ class Launcher {
   virtual std::unique_ptr<LaunchedEngine> Launch(const LaunchSpec& spec, LaunchCallbacks callbacks) = 0;
 };
 
-// An engine that is installed and can be launched, with the facts the planner needs. Static for a daemon's life.
+// An engine that is installed and can be launched, with the facts the planner needs. Static for a daemon's
+// life.
 struct InstalledEngine {
-  std::string name;       // "llamacpp"
-  std::string build;      // "native", "prebuilt", "" ...
-  std::string version;    // "0.5.0"
+  std::string name;                   // "llamacpp"
+  std::string build;                  // "native", "prebuilt", "" ...
+  std::string version;                // "0.5.0"
   std::vector<std::string> backends;  // "cpu", "vulkan", ...
 };
 

@@ -39,7 +39,8 @@ void Visit(V& v, T& x, const ModelDescriptor*) {
   v("vocabulary", x.vocabulary), v("layers", x.layers);
   v("output_length", x.output_length), v("per_layer_embedding", x.per_layer_embedding);
   v("tied_output_copied", x.tied_output_copied);
-  v("token_embedding_bytes", x.token_embedding_bytes), v("second_embedding_bytes", x.second_embedding_bytes), v("output_bytes", x.output_bytes);
+  v("token_embedding_bytes", x.token_embedding_bytes), v("second_embedding_bytes", x.second_embedding_bytes),
+      v("output_bytes", x.output_bytes);
   v("other_bytes", x.other_bytes), v("experts", x.experts), v("experts_used", x.experts_used);
   v("mla", x.mla), v("mtp_layers", x.mtp_layers), v("has_chat_template", x.has_chat_template);
   v("chat_template", x.chat_template), v("has_tokenizer", x.has_tokenizer);

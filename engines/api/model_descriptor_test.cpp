@@ -36,9 +36,9 @@ TEST(ModelDescriptorTest, SurvivesTheRoundTrip) {
 }
 
 TEST(ModelDescriptorTest, RefusesWhatIsNoDescriptor) {
-  for (const std::string text : {"", "[]", "{", "null", R"({"file_bytes":-1})", R"({"file_bytes":"1"})",
-                                 R"({"experts":4294967296})", R"({"layers":{}})", R"({"layers":[{"window":1.5}]})",
-                                 R"({"files":[1]})"}) {
+  for (const std::string text :
+       {"", "[]", "{", "null", R"({"file_bytes":-1})", R"({"file_bytes":"1"})", R"({"experts":4294967296})",
+        R"({"layers":{}})", R"({"layers":[{"window":1.5}]})", R"({"files":[1]})"}) {
     EXPECT_FALSE(DescriptorFromJson(text).ok()) << text;
   }
   EXPECT_FALSE(DescriptorFromJson(std::string(40, '[') + std::string(40, ']')).ok());

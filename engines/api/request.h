@@ -44,8 +44,8 @@ struct SamplingParams {
 struct ContentPart {
   enum class Kind { kText, kImage, kAudio };
   Kind kind = Kind::kText;
-  std::string text;       // kText
-  std::string data;       // kImage, kAudio: raw bytes
+  std::string text;  // kText
+  std::string data;  // kImage, kAudio: raw bytes
   std::string mime_type;
 };
 

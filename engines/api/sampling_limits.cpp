@@ -30,22 +30,27 @@ absl::Status OutOfRange(const char* field, const std::string& value, const std::
 }
 
 // lowest <= value <= highest, or value > lowest where `open`.
-absl::Status Check(const char* field, const std::optional<float>& value, double lowest, double highest, bool open = false) {
+absl::Status Check(const char* field, const std::optional<float>& value, double lowest, double highest,
+                   bool open = false) {
   if (!value) return absl::OkStatus();
-  const bool inside = std::isfinite(*value) && *value <= highest && (open ? *value > lowest : *value >= lowest);
+  const bool inside =
+      std::isfinite(*value) && *value <= highest && (open ? *value > lowest : *value >= lowest);
   if (inside) return absl::OkStatus();
-  return OutOfRange(field, Number(*value), (open ? "above " : "from ") + Number(lowest) + " to " + Number(highest));
+  return OutOfRange(field, Number(*value),
+                    (open ? "above " : "from ") + Number(lowest) + " to " + Number(highest));
 }
 
-absl::Status Check(const char* field, const std::optional<uint32_t>& value, uint32_t lowest, uint32_t highest) {
+absl::Status Check(const char* field, const std::optional<uint32_t>& value, uint32_t lowest,
+                   uint32_t highest) {
   if (!value || (*value >= lowest && *value <= highest)) return absl::OkStatus();
-  return OutOfRange(field, std::to_string(*value), "from " + std::to_string(lowest) + " to " + std::to_string(highest));
+  return OutOfRange(field, std::to_string(*value),
+                    "from " + std::to_string(lowest) + " to " + std::to_string(highest));
 }
 
 absl::Status CheckText(const char* field, std::string_view text) {
   if (IsValidUtf8(text)) return absl::OkStatus();
-  return Error(absl::StatusCode::kInvalidArgument, Reason::kInvalidUtf8, std::string(field) + " is not valid UTF-8",
-               "Send text encoded as UTF-8.");
+  return Error(absl::StatusCode::kInvalidArgument, Reason::kInvalidUtf8,
+               std::string(field) + " is not valid UTF-8", "Send text encoded as UTF-8.");
 }
 
 absl::Status CheckChat(const ChatInput& chat) {
@@ -53,7 +58,8 @@ absl::Status CheckChat(const ChatInput& chat) {
   if (chat.messages.size() > kMaxMessages) return InvalidArgument("more than 10,000 messages");
   if (chat.tools.size() > kMaxTools) return InvalidArgument("more than 512 tools");
   for (const ChatMessage& message : chat.messages) {
-    if (message.role != "system" && message.role != "user" && message.role != "assistant" && message.role != "tool") {
+    if (message.role != "system" && message.role != "user" && message.role != "assistant" &&
+        message.role != "tool") {
       return InvalidArgument("a message has the role \"" + EscapeForLog(message.role, 40) + "\"",
                              "Roles are system, user, assistant and tool.");
     }
@@ -68,8 +74,10 @@ absl::Status CheckChat(const ChatInput& chat) {
     if (tool.name.empty()) return InvalidArgument("a tool has no name");
     RUMBO_RETURN_IF_ERROR(CheckText("a tool", tool.name + tool.description + tool.parameters_json_schema));
   }
-  if (!chat.tool_choice.empty() && chat.tool_choice != "auto" && chat.tool_choice != "none" && chat.tool_choice != "required") {
-    return InvalidArgument("tool_choice is \"" + EscapeForLog(chat.tool_choice, 40) + "\"", "It is auto, none or required.");
+  if (!chat.tool_choice.empty() && chat.tool_choice != "auto" && chat.tool_choice != "none" &&
+      chat.tool_choice != "required") {
+    return InvalidArgument("tool_choice is \"" + EscapeForLog(chat.tool_choice, 40) + "\"",
+                           "It is auto, none or required.");
   }
   return absl::OkStatus();
 }
@@ -100,9 +108,11 @@ absl::Status ValidateSampling(const SamplingParams& s) {
   if (s.min_tokens && s.max_tokens && *s.min_tokens > *s.max_tokens) {
     return InvalidArgument("min_tokens is above max_tokens");
   }
-  if (s.stop.size() > kMaxStops) return OutOfRange("stop", std::to_string(s.stop.size()) + " strings", "at most 64");
+  if (s.stop.size() > kMaxStops)
+    return OutOfRange("stop", std::to_string(s.stop.size()) + " strings", "at most 64");
   for (const std::string& stop : s.stop) {
-    if (stop.empty() || stop.size() > kMaxStopBytes) return InvalidArgument("a stop string is empty or longer than 1,024 bytes");
+    if (stop.empty() || stop.size() > kMaxStopBytes)
+      return InvalidArgument("a stop string is empty or longer than 1,024 bytes");
     RUMBO_RETURN_IF_ERROR(CheckText("a stop string", stop));
   }
   if (s.logit_bias.size() > kMaxBiases) {
@@ -111,11 +121,13 @@ absl::Status ValidateSampling(const SamplingParams& s) {
   for (const auto& [token, bias] : s.logit_bias) {
     const bool ban = std::isinf(bias) && bias < 0;
     if (token < 0 || (!ban && !(bias >= -100 && bias <= 100))) {
-      return OutOfRange("logit_bias", Number(bias) + " for token " + std::to_string(token), "from -100 to 100 for a token of the model");
+      return OutOfRange("logit_bias", Number(bias) + " for token " + std::to_string(token),
+                        "from -100 to 100 for a token of the model");
     }
   }
   const int constraints = !s.json_schema.empty() + !s.grammar.empty() + !s.regex.empty();
-  if (constraints > 1) return InvalidArgument("more than one of json_schema, grammar and regex is set", "Keep one of them.");
+  if (constraints > 1)
+    return InvalidArgument("more than one of json_schema, grammar and regex is set", "Keep one of them.");
   for (const std::string* text : {&s.json_schema, &s.grammar, &s.regex}) {
     if (text->size() > kMaxGrammarBytes) return InvalidArgument("a schema or grammar is larger than 1 MiB");
     RUMBO_RETURN_IF_ERROR(CheckText("a schema or grammar", *text));
@@ -141,7 +153,8 @@ absl::Status ValidateGenerateRequest(const GenerateRequest& request) {
       break;
   }
   for (const auto& [name, scale] : request.adapters) {
-    if (!std::isfinite(scale)) return InvalidArgument("adapter " + EscapeForLog(name, 80) + " has a scale that is no number");
+    if (!std::isfinite(scale))
+      return InvalidArgument("adapter " + EscapeForLog(name, 80) + " has a scale that is no number");
   }
   return ValidateSampling(request.sampling);
 }

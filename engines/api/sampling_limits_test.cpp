@@ -26,7 +26,8 @@ TEST(SamplingLimitsTest, DefaultsAreValid) { EXPECT_TRUE(ValidateGenerateRequest
 
 TEST(SamplingLimitsTest, EachFieldRefusesNanInfinityAndBothSides) {
   const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
-  const auto each = [&](const char* name, std::optional<float> SamplingParams::*field, float below, float above) {
+  const auto each = [&](const char* name, std::optional<float> SamplingParams::*field, float below,
+                        float above) {
     for (const float bad : {nan, inf, -inf, below, above}) {
       SamplingParams s;
       s.*field = bad;

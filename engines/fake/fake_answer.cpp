@@ -80,7 +80,8 @@ absl::Status FakeAnswer::Prepare(const engine::v1::GenerateRequest& request) {
 
 void FakeAnswer::Next() {
   if (cancelled_) {
-    FinishOnce(ToGrpcStatus(Error(absl::StatusCode::kCancelled, Reason::kCancelled, "cancelled by the caller")));
+    FinishOnce(
+        ToGrpcStatus(Error(absl::StatusCode::kCancelled, Reason::kCancelled, "cancelled by the caller")));
     return;
   }
   switch (phase_) {
@@ -173,7 +174,8 @@ void FakeAnswer::SendFinished() {
     timings->set_ttft_ms(Millis(first_token_ - begun_));
     timings->set_prompt_ms(Millis(first_token_ - begun_));
     timings->set_decode_ms(Millis(now - first_token_));
-    if (sent_ > 1) timings->set_decode_tok_s((sent_ - 1) * 1000.0 / std::max(1e-6, Millis(now - first_token_)));
+    if (sent_ > 1)
+      timings->set_decode_tok_s((sent_ - 1) * 1000.0 / std::max(1e-6, Millis(now - first_token_)));
   }
   timings->set_total_ms(Millis(now - begun_));
   finished_ = true;

@@ -44,7 +44,7 @@ class FakeAnswer final : public grpc::ServerWriteReactor<engine::v1::GenerateRes
   std::shared_ptr<FakeAnswer> self_;
   FakeOptions options_;
   uint32_t prompt_tokens_ = 0;
-  uint32_t limit_ = 0;           // tokens until "length" or "context"
+  uint32_t limit_ = 0;  // tokens until "length" or "context"
   bool context_limited_ = false;
   bool counted_ = false;
 

@@ -138,8 +138,8 @@ TEST_F(FakeEngineTest, ManyStreamsAtOnce) {
 }
 
 TEST(GrpcStatusTest, RoundTripKeepsReasonNextStepAndRetry) {
-  const absl::Status in = RetryableError(absl::StatusCode::kResourceExhausted, Reason::kQueueFull, "full", "wait",
-                                         std::chrono::milliseconds(1500));
+  const absl::Status in = RetryableError(absl::StatusCode::kResourceExhausted, Reason::kQueueFull, "full",
+                                         "wait", std::chrono::milliseconds(1500));
   const absl::Status out = FromGrpcStatus(ToGrpcStatus(in));
   EXPECT_EQ(out.code(), in.code());
   EXPECT_EQ(MessageOf(out), "full");

@@ -162,8 +162,8 @@ absl::StatusOr<FakeOptions> FakeService::Loaded() const {
   return options_;
 }
 
-grpc::ServerWriteReactor<engine::v1::LoadResponse>* FakeService::Load(grpc::CallbackServerContext*,
-                                                                      const engine::v1::LoadRequest* request) {
+grpc::ServerWriteReactor<engine::v1::LoadResponse>* FakeService::Load(
+    grpc::CallbackServerContext*, const engine::v1::LoadRequest* request) {
   return new FakeLoad(this, *request);
 }
 

@@ -22,7 +22,8 @@ class FakeService final : public engine::v1::EngineService::CallbackService {
                                                            const engine::v1::LoadRequest* request) override;
   grpc::ServerWriteReactor<engine::v1::GenerateResponse>* Generate(
       grpc::CallbackServerContext* context, const engine::v1::GenerateRequest* request) override;
-  grpc::ServerUnaryReactor* Embed(grpc::CallbackServerContext* context, const engine::v1::EmbedRequest* request,
+  grpc::ServerUnaryReactor* Embed(grpc::CallbackServerContext* context,
+                                  const engine::v1::EmbedRequest* request,
                                   engine::v1::EmbedResponse* response) override;
   grpc::ServerUnaryReactor* Rerank(grpc::CallbackServerContext* context,
                                    const engine::v1::RerankRequest* request,

@@ -17,14 +17,16 @@ void Merge(v1::Chunk* into, v1::Chunk&& chunk) {
 }  // namespace
 
 template <typename Response>
-std::shared_ptr<BasicTokenStream<Response>> BasicTokenStream<Response>::Create(std::function<void(Event)> on_event) {
+std::shared_ptr<BasicTokenStream<Response>> BasicTokenStream<Response>::Create(
+    std::function<void(Event)> on_event) {
   std::shared_ptr<BasicTokenStream> stream(new BasicTokenStream(std::move(on_event)));
   stream->self_ = stream;
   return stream;
 }
 
 template <typename Response>
-BasicTokenStream<Response>::BasicTokenStream(std::function<void(Event)> on_event) : on_event_(std::move(on_event)) {}
+BasicTokenStream<Response>::BasicTokenStream(std::function<void(Event)> on_event)
+    : on_event_(std::move(on_event)) {}
 
 template <typename Response>
 void BasicTokenStream<Response>::PushStarted(v1::Started started) {

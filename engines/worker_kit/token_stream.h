@@ -22,7 +22,6 @@ namespace rumbo {
 template <typename Response>
 class BasicTokenStream final : public grpc::ServerWriteReactor<Response> {
  public:
-
   // The buffered text at which PushChunk asks the producer to pause, and that at which it may go on.
   static constexpr size_t kPauseBytes = 16 * 1024;
   static constexpr size_t kResumeBytes = 4 * 1024;
@@ -39,8 +38,8 @@ class BasicTokenStream final : public grpc::ServerWriteReactor<Response> {
   // Sends the one `started`.
   void PushStarted(v1::Started started);
 
-  // Adds to the answer. Returns false where the producer is to pause until kDrained. The chunk is taken (moved
-  // from) in any case; nothing happens once the client is gone.
+  // Adds to the answer. Returns false where the producer is to pause until kDrained. The chunk is taken
+  // (moved from) in any case; nothing happens once the client is gone.
   bool PushChunk(v1::Chunk&& chunk);
   // The same for plain text, without building a message.
   bool PushText(std::string_view text, uint32_t tokens);
@@ -73,7 +72,7 @@ class BasicTokenStream final : public grpc::ServerWriteReactor<Response> {
   std::mutex mutex_;
   Response writing_;  // on its way
   v1::Started started_;
-  v1::Chunk chunk_;   // merged, next
+  v1::Chunk chunk_;  // merged, next
   v1::Finished finished_;
   grpc::Status status_;
   bool has_started_ = false;

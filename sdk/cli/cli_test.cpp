@@ -32,9 +32,11 @@ class CliTest : public testing::Test {
 
   Program::Spec Spec(std::vector<std::string> args, const std::string& input = "", bool terminal = false) {
     args.insert(args.begin(), std::string(RUMBO_BIN_DIR) + "/rumbo");
-    return {std::move(args), {{"RUMBO_SOCKET", socket_}, {"RUMBO_STATE_DIR", dir_ + "/state"}}, input, terminal};
+    return {
+        std::move(args), {{"RUMBO_SOCKET", socket_}, {"RUMBO_STATE_DIR", dir_ + "/state"}}, input, terminal};
   }
-  Program::Outcome Rumbo(std::vector<std::string> args, const std::string& input = "", bool terminal = false) {
+  Program::Outcome Rumbo(std::vector<std::string> args, const std::string& input = "",
+                         bool terminal = false) {
     if (!daemon_) daemon_ = std::make_unique<FakeDaemon>(socket_);
     return Program::Run(Spec(std::move(args), input, terminal));
   }
@@ -65,7 +67,8 @@ TEST_F(CliTest, RunTakesThePromptFromArgumentsOrInput) {
 }
 
 TEST_F(CliTest, RunSendsItsOptions) {
-  Rumbo({"run", "hello", "--system", "be short", "--max-tokens", "5", "--temperature", "0", "--seed", "18446744073709551615", "hi"});
+  Rumbo({"run", "hello", "--system", "be short", "--max-tokens", "5", "--temperature", "0", "--seed",
+         "18446744073709551615", "hi"});
   const auto chat = daemon_->seen().chat.value();
   EXPECT_EQ(chat.messages(0).role(), "system");
   EXPECT_EQ(chat.messages(0).content(0).text(), "be short");
@@ -116,7 +119,9 @@ TEST_F(CliTest, ErrorsHaveTheirDocumentedExitCodes) {
       {{"import", "/damaged.gguf"}, 1, "rumbo: the file is cut\n  Download it again.\n"},
       {{"run", "crash", "x"}, 1, "rumbo: the engine died"},
       {{"pul", "x"}, 2, "rumbo: there is no command \"pul\"\n  Did you mean `rumbo pull`?\n"},
-      {{"load", "hello", "--contxt", "4"}, 2, "rumbo: there is no option \"--contxt\"\n  Did you mean --context?\n"},
+      {{"load", "hello", "--contxt", "4"},
+       2,
+       "rumbo: there is no option \"--contxt\"\n  Did you mean --context?\n"},
       {{"ps", "--xyzzy"}, 2, "rumbo: there is no option \"--xyzzy\"\n  See `rumbo ps --help`.\n"},
       {{"load", "hello", "--context", "-1"}, 2, "rumbo: "},
       {{"load", "hello", "--context", "many"}, 2, "rumbo: "},
@@ -144,8 +149,8 @@ TEST_F(CliTest, WithoutADaemonTheExitCodeIsFive) {
 TEST_F(CliTest, HelpAndVersionGoToStandardOutput) {
   const auto help = Rumbo({"plan", "--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* option : {"--context", "--sessions", "--threads", "--kv", "--engine", "--device", "--hardware",
-                             "--objective", "--system", "--json"}) {
+  for (const char* option : {"--context", "--sessions", "--threads", "--kv", "--engine", "--device",
+                             "--hardware", "--objective", "--system", "--json"}) {
     EXPECT_THAT(help.out, HasSubstr(option));
   }
   EXPECT_THAT(Rumbo({"--help"}).out, HasSubstr("explain"));
@@ -157,7 +162,8 @@ std::set<std::string> OptionsIn(const std::string& text) {
   std::set<std::string> options;
   for (size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
     size_t end = at + 2;
-    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '-')) ++end;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '-'))
+      ++end;
     if (end > at + 2) options.insert(text.substr(at, end - at));
   }
   return options;
@@ -167,7 +173,8 @@ TEST_F(CliTest, DocsListExactlyTheCommandsAndOptionsThatAreThere) {
   std::ifstream in(std::string(RUMBO_SOURCE_DIR) + "/docs/cli.md");
   const std::string docs((std::istreambuf_iterator<char>(in)), {});
   std::set<std::string> documented;
-  for (size_t at = docs.find("\n### `rumbo "); at != std::string::npos; at = docs.find("\n### `rumbo ", at + 1)) {
+  for (size_t at = docs.find("\n### `rumbo "); at != std::string::npos;
+       at = docs.find("\n### `rumbo ", at + 1)) {
     const size_t name = at + 12;
     const std::string command = docs.substr(name, docs.find_first_of(" `", name) - name);
     documented.insert(command);
@@ -189,8 +196,8 @@ TEST_F(CliTest, DocsListExactlyTheCommandsAndOptionsThatAreThere) {
 
 TEST_F(CliTest, JsonHasTheKeysThatToolsRelyOn) {
   const auto devices = Json({"devices"});
-  for (const char* key : {"id", "kind", "name", "vendor", "memory_kind", "pools", "backends", "present", "accessible",
-                          "usable", "reason", "evidence"}) {
+  for (const char* key : {"id", "kind", "name", "vendor", "memory_kind", "pools", "backends", "present",
+                          "accessible", "usable", "reason", "evidence"}) {
     EXPECT_TRUE(devices.at("devices").at(0).as_object().contains(key)) << key;
   }
   for (const char* key : {"id", "kind", "total_bytes", "free_bytes", "limits", "source"}) {
@@ -199,7 +206,8 @@ TEST_F(CliTest, JsonHasTheKeysThatToolsRelyOn) {
   EXPECT_TRUE(devices.at("pools").at(1).at("total_bytes").is_null());
 
   const auto plan = Json({"plan", "hello"});
-  for (const char* key : {"variant", "engine", "backend", "devices", "settings", "memory", "predicted", "reasons"}) {
+  for (const char* key :
+       {"variant", "engine", "backend", "devices", "settings", "memory", "predicted", "reasons"}) {
     EXPECT_TRUE(plan.at("chosen").as_object().contains(key)) << key;
   }
   for (const char* key : {"pool", "what", "bytes"}) {
@@ -212,8 +220,8 @@ TEST_F(CliTest, JsonHasTheKeysThatToolsRelyOn) {
   }
 
   const auto ps = Json({"ps"});
-  for (const char* key :
-       {"id", "model", "engine", "backend", "devices", "state", "pid", "memory", "sessions", "queue", "since"}) {
+  for (const char* key : {"id", "model", "engine", "backend", "devices", "state", "pid", "memory", "sessions",
+                          "queue", "since"}) {
     EXPECT_TRUE(ps.at("instances").at(0).as_object().contains(key)) << key;
   }
   EXPECT_TRUE(ps.at("instances").at(0).at("pid").is_null());
@@ -234,8 +242,8 @@ TEST_F(CliTest, EveryCommandPrintsOneDocument) {
 }
 
 TEST_F(CliTest, PlacementOptionsReachTheDaemon) {
-  Rumbo({"load", "hello", "--context", "4096", "--sessions", "4", "--threads", "2", "--kv", "q8_0", "--engine", "fake",
-         "--device", "cpu0", "--force"});
+  Rumbo({"load", "hello", "--context", "4096", "--sessions", "4", "--threads", "2", "--kv", "q8_0",
+         "--engine", "fake", "--device", "cpu0", "--force"});
   const auto load = daemon_->seen().load.value();
   EXPECT_EQ(load.workload().context(), 4096u);
   EXPECT_EQ(load.workload().sessions(), 4u);
@@ -244,7 +252,8 @@ TEST_F(CliTest, PlacementOptionsReachTheDaemon) {
   EXPECT_EQ(load.overrides().engine(), "fake");
   EXPECT_EQ(load.overrides().device(), "cpu0");
   EXPECT_TRUE(load.overrides().force());
-  Rumbo({"plan", "hello", "--hardware", "r9700", "--objective", "throughput", "--system", "windows", "--sessions", "16"});
+  Rumbo({"plan", "hello", "--hardware", "r9700", "--objective", "throughput", "--system", "windows",
+         "--sessions", "16"});
   const auto plan = daemon_->seen().plan.value();
   EXPECT_EQ(plan.hardware(), "r9700");
   EXPECT_EQ(plan.workload().objective(), "throughput");
@@ -282,7 +291,9 @@ TEST_F(CliTest, NamesOfOthersCannotDriveTheTerminal) {
 }
 
 TEST_F(CliTest, AnAnswerKeepsItsBytesInAPipeAndLosesControlsOnATerminal) {
-  EXPECT_EQ(Rumbo({"run", "evil", "x"}).out, "a\x1b[31mb\xc2\x9b\x07" "c\n\td\n");
+  EXPECT_EQ(Rumbo({"run", "evil", "x"}).out,
+            "a\x1b[31mb\xc2\x9b\x07"
+            "c\n\td\n");
   EXPECT_EQ(Rumbo({"run", "evil", "x"}, "", true).out, "a[31mbc\n\td\n");
 }
 

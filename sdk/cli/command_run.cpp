@@ -59,7 +59,8 @@ class Conversation {
     if (!raw_) messages_.push_back(User(prompt));
     CallOptions call;
     call.cancel = interrupts_.token();
-    TextStream stream = raw_ ? client_.Generate(RawRequest(prompt), call) : client_.Chat(ChatRequestNow(), call);
+    TextStream stream =
+        raw_ ? client_.Generate(RawRequest(prompt), call) : client_.Chat(ChatRequestNow(), call);
     Answer answer;
     const bool written = Show(stream, &answer);
     if (!written) stream.Cancel();
@@ -138,8 +139,8 @@ class Conversation {
 
   void PrintJson(const Answer& answer) const {
     Print("{\n\"model\": " + QuoteJson(options_.subject) + ",\n\"text\": " + QuoteJson(answer.text) +
-          ",\n\"reasoning\": " + QuoteJson(answer.reasoning) + ",\n\"started\": " + answer.started.wire.ToJson() +
-          ",\n\"finished\": " + answer.finished.wire.ToJson() + "\n}\n");
+          ",\n\"reasoning\": " + QuoteJson(answer.reasoning) + ",\n\"started\": " +
+          answer.started.wire.ToJson() + ",\n\"finished\": " + answer.finished.wire.ToJson() + "\n}\n");
   }
 
   void Tell(const Answer& answer) const {
@@ -153,7 +154,8 @@ class Conversation {
                            (s.placement_reason.empty() ? "" : ": " + Safe(s.placement_reason)));
     Note(session_.err, "tokens    " + std::to_string(f.usage.prompt_tokens) + " in the prompt (" +
                            std::to_string(f.usage.cached_tokens) + " cached), " +
-                           std::to_string(f.usage.completion_tokens) + " answered, ended by " + Safe(f.reason));
+                           std::to_string(f.usage.completion_tokens) + " answered, ended by " +
+                           Safe(f.reason));
     Note(session_.err, "time      waited " + Short(f.timings.queue_ms) + " ms, first token after " +
                            Short(f.timings.ttft_ms) + " ms, " + Short(f.timings.total_ms) + " ms in all");
     Note(session_.err, "speed     " + Short(f.timings.decode_tok_s) + " tokens/s");
@@ -178,8 +180,8 @@ bool LacksTemplate(const Client& client, const std::string& name) {
   return true;
 }
 
-// Where nothing of the model is loaded yet, loads it with a progress line to look at; the answer would wait for
-// the same load in silence.
+// Where nothing of the model is loaded yet, loads it with a progress line to look at; the answer would wait
+// for the same load in silence.
 std::optional<Error> LoadInSight(const Session& session, const Client& client, Interrupts& interrupts) {
   if (!session.err.terminal) return std::nullopt;
   const auto list = client.Instances();
@@ -190,7 +192,8 @@ std::optional<Error> LoadInSight(const Session& session, const Client& client, I
   ProgressLine line(session.err);
   CallOptions call;
   call.cancel = interrupts.token();
-  const auto loaded = client.Load({.model = session.options.subject}, [&](const Progress& p) { line.Show(p); }, call);
+  const auto loaded = client.Load(
+      {.model = session.options.subject}, [&](const Progress& p) { line.Show(p); }, call);
   return loaded ? std::nullopt : std::optional(loaded.error());
 }
 
@@ -199,7 +202,8 @@ std::optional<Error> LoadInSight(const Session& session, const Client& client, I
 int RunInference(const Session& session) {
   const Options& options = session.options;
   if (options.raw && !options.system_prompt.empty()) {
-    PrintError("--system needs the chat template, which --raw leaves out", "Write the instructions into the prompt.");
+    PrintError("--system needs the chat template, which --raw leaves out",
+               "Write the instructions into the prompt.");
     return kExitUsage;
   }
   const bool interactive = options.words.empty() && ::isatty(STDIN_FILENO) != 0 && !options.json;
@@ -214,13 +218,16 @@ int RunInference(const Session& session) {
     return kExitUsage;
   }
   Interrupts interrupts;
-  const auto on_start = [&](const std::string& log) { Note(session.err, "starting the daemon, log in " + Safe(log)); };
+  const auto on_start = [&](const std::string& log) {
+    Note(session.err, "starting the daemon, log in " + Safe(log));
+  };
   auto client = Client::Connect({.start_daemon = true, .app = "rumbo", .on_start = on_start});
   if (!client) return Fail(client.error());
 
   bool raw = options.raw;
   if (!raw && LacksTemplate(*client, options.subject)) {
-    Note(session.err, Safe(options.subject) + " has no chat template: the text is continued as it is (--raw).");
+    Note(session.err,
+         Safe(options.subject) + " has no chat template: the text is continued as it is (--raw).");
     raw = true;
   }
   if (const auto error = LoadInSight(session, *client, interrupts)) {

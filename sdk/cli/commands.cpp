@@ -76,13 +76,18 @@ Result<std::string> ReadInput() {
     if (n <= 0) break;
     text.append(buffer, n);
     if (text.size() > kLimit) {
-      return Error{Code::kInvalidArgument, Reason::kRequestTooLarge, "REQUEST_TOO_LARGE",
-                   "standard input is longer than 16 MiB", "Give less text.", std::nullopt};
+      return Error{Code::kInvalidArgument, Reason::kRequestTooLarge,
+                   "REQUEST_TOO_LARGE",    "standard input is longer than 16 MiB",
+                   "Give less text.",      std::nullopt};
     }
   }
   if (!IsValidUtf8(text)) {
-    return Error{Code::kInvalidArgument, Reason::kInvalidUtf8, "INVALID_UTF8", "standard input is not UTF-8 text",
-                 "Convert it first, for example with iconv.", std::nullopt};
+    return Error{Code::kInvalidArgument,
+                 Reason::kInvalidUtf8,
+                 "INVALID_UTF8",
+                 "standard input is not UTF-8 text",
+                 "Convert it first, for example with iconv.",
+                 std::nullopt};
   }
   return text;
 }

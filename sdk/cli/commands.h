@@ -41,8 +41,8 @@ struct Session {
   Screen err = Screen::OfStderr();
 };
 
-int RunInference(const Session& session);      // run
+int RunInference(const Session& session);         // run
 int RunStreamingCommand(const Session& session);  // import, pull, load
-int RunSimpleCommand(const Session& session);  // everything else
+int RunSimpleCommand(const Session& session);     // everything else
 
 }  // namespace rumbo::cli

@@ -42,7 +42,8 @@ int Doctor(const Client& client, const Session& s) {
 
 int Status(const Client& client, const Session& s) {
   auto status = client.Status();
-  return status ? Show(s, status->wire, RenderStatus(*status, std::time(nullptr), s.out)) : Fail(status.error());
+  return status ? Show(s, status->wire, RenderStatus(*status, std::time(nullptr), s.out))
+                : Fail(status.error());
 }
 
 int Ps(const Client& client, const Session& s) {
@@ -63,8 +64,9 @@ int ShowModel(const Client& client, const Session& s) {
 int Remove(const Client& client, const Session& s) {
   auto freed = client.DeleteModel(s.options.subject);
   if (!freed) return Fail(freed.error());
-  Print(s.options.json ? "{\n  \"freed_bytes\": " + std::to_string(*freed) + "\n}\n"
-                       : "deleted " + Safe(s.options.subject) + ", " + FormatBytes(*freed) + " are free again\n");
+  Print(s.options.json
+            ? "{\n  \"freed_bytes\": " + std::to_string(*freed) + "\n}\n"
+            : "deleted " + Safe(s.options.subject) + ", " + FormatBytes(*freed) + " are free again\n");
   return kExitOk;
 }
 
@@ -94,7 +96,8 @@ int Pin(const Client& client, const Session& s) {
   const bool pinned = !s.options.off;
   auto done = client.Pin(s.options.subject, pinned);
   if (!done) return Fail(done.error());
-  Print(s.options.json ? "{\n  \"name\": " + QuoteJson(s.options.subject) + ",\n  \"pinned\": " + (pinned ? "true" : "false") + "\n}\n"
+  Print(s.options.json ? "{\n  \"name\": " + QuoteJson(s.options.subject) +
+                             ",\n  \"pinned\": " + (pinned ? "true" : "false") + "\n}\n"
                        : Safe(s.options.subject) + (pinned ? " is pinned\n" : " is no longer pinned\n"));
   return kExitOk;
 }
@@ -114,7 +117,8 @@ int MakePlan(const Client& client, const Session& s) {
 
 int Explain(const Client& client, const Session& s) {
   auto explanation = client.Explain(s.options.subject);
-  return explanation ? Show(s, explanation->wire, RenderExplanation(*explanation, s.out)) : Fail(explanation.error());
+  return explanation ? Show(s, explanation->wire, RenderExplanation(*explanation, s.out))
+                     : Fail(explanation.error());
 }
 
 int Advise(const Client& client, const Session& s) {
@@ -181,9 +185,10 @@ int Tokenize(const Client& client, const Session& s) {
 
 int RunSimpleCommand(const Session& session) {
   static const std::map<std::string, std::function<int(const Client&, const Session&)>> kCommands = {
-      {"devices", Devices}, {"doctor", Doctor}, {"status", Status},   {"ps", Ps},           {"models", Models},
-      {"show", ShowModel},  {"rm", Remove},     {"check", Check},     {"unload", Unload},   {"pin", Pin},
-      {"plan", MakePlan},   {"explain", Explain}, {"advise", Advise}, {"embed", Embed},     {"tokenize", Tokenize}};
+      {"devices", Devices}, {"doctor", Doctor},  {"status", Status},    {"ps", Ps},
+      {"models", Models},   {"show", ShowModel}, {"rm", Remove},        {"check", Check},
+      {"unload", Unload},   {"pin", Pin},        {"plan", MakePlan},    {"explain", Explain},
+      {"advise", Advise},   {"embed", Embed},    {"tokenize", Tokenize}};
   auto client = Client::Connect({.app = "rumbo"});
   if (!client) return Fail(client.error());
   return kCommands.at(session.options.command)(*client, session);

@@ -1,8 +1,8 @@
-#include "base/nearest.h"
 #include "sdk/cli/options.h"
 
 #include <CLI/CLI.hpp>
 
+#include "base/nearest.h"
 #include "sdk/cli/screen.h"
 
 namespace rumbo::cli {
@@ -54,7 +54,8 @@ class CommandLine {
   }
 
   void AddMachineCommands() {
-    CLI::App* devices = Command("devices", "What the machine has: memory, CPUs, GPUs, NPUs, and what is usable");
+    CLI::App* devices =
+        Command("devices", "What the machine has: memory, CPUs, GPUs, NPUs, and what is usable");
     devices->add_option("--hardware", options_.hardware, "A hardware profile instead of this machine");
     devices->add_flag("--refresh", options_.refresh, "Probe again first");
     Command("doctor", "What is wrong with this machine and the daemon, worst first");
@@ -75,19 +76,22 @@ class CommandLine {
     Subject(Command("show", "One model in full"), "MODEL", "Name of a model");
     Subject(Command("rm", "Delete a model"), "MODEL", "Name of a model");
     Subject(Command("check", "Look for what will go wrong with a model"), "MODEL", "Name of a model");
-    Subject(Command("unload", "End the instances of a model"), "MODEL", "Name of a model, or id of an instance");
+    Subject(Command("unload", "End the instances of a model"), "MODEL",
+            "Name of a model, or id of an instance");
     CLI::App* pin = Command("pin", "Keep a model loaded, also after a restart");
     Subject(pin, "MODEL", "Name of a model");
     pin->add_flag("--off", options_.off, "No longer");
   }
 
   void AddPlacement(CLI::App* command) {
-    command->add_option("--context", options_.workload.context, "Tokens of context for all sessions together");
+    command->add_option("--context", options_.workload.context,
+                        "Tokens of context for all sessions together");
     command->add_option("--sessions", options_.workload.sessions, "Sessions that stream at once");
     command->add_option("--threads", options_.overrides.threads, "CPU threads");
     command->add_option("--kv", options_.overrides.kv_type, "KV cache type: f16, bf16, q8_0, ...");
     command->add_option("--engine", options_.overrides.engine, "Engine instead of the planner's choice");
-    command->add_option("--device", options_.overrides.device, "Device id or backend instead of the planner's choice");
+    command->add_option("--device", options_.overrides.device,
+                        "Device id or backend instead of the planner's choice");
     command->add_flag("--force", options_.overrides.force, "Accept a plan that does not fit");
   }
 
@@ -165,7 +169,8 @@ class CommandLine {
       for (const auto& name : known->get_lnames()) names.push_back("--" + name);
     }
     const std::string near = Nearest(option, names);
-    return {2, "there is no option \"" + option + "\"", near.empty() ? Advice() : "Did you mean " + near + "?"};
+    return {2, "there is no option \"" + option + "\"",
+            near.empty() ? Advice() : "Did you mean " + near + "?"};
   }
 
   Options options_;

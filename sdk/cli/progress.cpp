@@ -14,8 +14,10 @@ std::string RenderProgress(const Progress& p, const Screen& screen) {
     share = static_cast<double>(*p.done_bytes) / static_cast<double>(*p.total_bytes);
   }
   std::string out = step;
-  if (share) out += " " + Bar(screen, *share, 30) + " " + std::to_string(static_cast<int>(*share * 100)) + " %";
-  if (p.done_bytes && p.total_bytes) out += ", " + FormatBytes(*p.done_bytes) + " of " + FormatBytes(*p.total_bytes);
+  if (share)
+    out += " " + Bar(screen, *share, 30) + " " + std::to_string(static_cast<int>(*share * 100)) + " %";
+  if (p.done_bytes && p.total_bytes)
+    out += ", " + FormatBytes(*p.done_bytes) + " of " + FormatBytes(*p.total_bytes);
   if (p.bytes_per_s) out += ", " + FormatBytes(static_cast<uint64_t>(*p.bytes_per_s)) + "/s";
   if (p.eta_s) out += ", " + Duration(*p.eta_s) + " left";
   return out;

@@ -26,7 +26,8 @@ std::string RenderStatus(const DaemonStatus& status, int64_t now_s, const Screen
 std::string RenderAdvice(const AdviceTable& table, const Screen& screen);
 
 // "llamacpp (cpu) on cpu0".
-std::string Placement(const std::string& engine, const std::string& backend, const std::vector<std::string>& devices);
+std::string Placement(const std::string& engine, const std::string& backend,
+                      const std::vector<std::string>& devices);
 
 // The bytes of all items.
 uint64_t SumOf(const std::vector<MemoryItem>& items);

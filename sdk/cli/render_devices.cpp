@@ -8,14 +8,17 @@ constexpr int kBarWidth = 24;
 
 struct Branches {
   explicit Branches(const Screen& screen)
-      : fork(screen.utf8 ? "├─ " : "|- "), last(screen.utf8 ? "└─ " : "`- "), trunk(screen.utf8 ? "│  " : "|  ") {}
+      : fork(screen.utf8 ? "├─ " : "|- "),
+        last(screen.utf8 ? "└─ " : "`- "),
+        trunk(screen.utf8 ? "│  " : "|  ") {}
   std::string fork, last, trunk;
 };
 
 std::string Amount(const std::optional<uint64_t>& bytes) { return bytes ? FormatBytes(*bytes) : "unknown"; }
 
 // Used, by a bar where both figures are known.
-std::string UsedBar(const Screen& screen, const std::optional<uint64_t>& used, const std::optional<uint64_t>& total) {
+std::string UsedBar(const Screen& screen, const std::optional<uint64_t>& used,
+                    const std::optional<uint64_t>& total) {
   if (!used || !total || *total == 0) return "";
   return Bar(screen, static_cast<double>(*used) / static_cast<double>(*total), kBarWidth) + " ";
 }
@@ -25,8 +28,10 @@ std::string PoolLine(const MemoryPool& pool, const Screen& screen) {
   if (pool.total_bytes && pool.free_bytes) used = SaturatingSub(*pool.total_bytes, *pool.free_bytes);
   std::string line = Paint(screen, Style::kBold, Safe(pool.id));
   if (pool.kind != pool.id) line += " (" + Safe(pool.kind) + ")";
-  line += "  " + UsedBar(screen, used, pool.total_bytes) + Amount(pool.free_bytes) + " free of " + Amount(pool.total_bytes);
-  if (pool.reserved_bytes && *pool.reserved_bytes > 0) line += ", " + FormatBytes(*pool.reserved_bytes) + " promised";
+  line += "  " + UsedBar(screen, used, pool.total_bytes) + Amount(pool.free_bytes) + " free of " +
+          Amount(pool.total_bytes);
+  if (pool.reserved_bytes && *pool.reserved_bytes > 0)
+    line += ", " + FormatBytes(*pool.reserved_bytes) + " promised";
   if (!pool.source.empty()) line += "  " + Paint(screen, Style::kDim, Safe(pool.source));
   return line;
 }
@@ -63,7 +68,8 @@ std::string DeviceFigures(const Device& device) {
 
 std::vector<std::string> DeviceLines(const Device& device, const std::string& under, const Screen& screen) {
   std::vector<std::string> lines;
-  std::string head = Paint(screen, Style::kBold, Safe(device.id)) + "  " + Safe(device.kind) + "  " + Safe(device.name);
+  std::string head =
+      Paint(screen, Style::kBold, Safe(device.id)) + "  " + Safe(device.kind) + "  " + Safe(device.name);
   if (device.software) head += " (software)";
   lines.push_back(head + "  " + Verdict(device, screen));
   std::string figures = DeviceFigures(device);
@@ -84,7 +90,8 @@ std::vector<std::string> DeviceLines(const Device& device, const std::string& un
 }
 
 // A pool's head line and below it its children, each of one or more lines.
-std::string Tree(const std::string& head, const std::vector<std::vector<std::string>>& children, const Branches& branch) {
+std::string Tree(const std::string& head, const std::vector<std::vector<std::string>>& children,
+                 const Branches& branch) {
   std::string out = head + "\n";
   for (size_t i = 0; i < children.size(); ++i) {
     const bool last = i + 1 == children.size();
@@ -102,7 +109,8 @@ std::string RenderTopology(const Topology& topology, const Screen& screen) {
   const Branches branch(screen);
   std::string out;
   if (topology.source.rfind("profile:", 0) == 0) {
-    out += "Profile " + Safe(topology.source.substr(8)) + (topology.name.empty() ? "" : ": " + Safe(topology.name)) + "\n";
+    out += "Profile " + Safe(topology.source.substr(8)) +
+           (topology.name.empty() ? "" : ": " + Safe(topology.name)) + "\n";
   }
   std::vector<bool> shown(topology.devices.size());
   for (const auto& pool : topology.pools) {
@@ -122,7 +130,9 @@ std::string RenderTopology(const Topology& topology, const Screen& screen) {
   }
   if (!rest.empty()) out += Tree("without known memory", rest, branch);
   for (const auto& finding : topology.findings) {
-    const Style style = finding.severity == "broken" ? Style::kBad : finding.severity == "warning" ? Style::kWarn : Style::kDim;
+    const Style style = finding.severity == "broken"    ? Style::kBad
+                        : finding.severity == "warning" ? Style::kWarn
+                                                        : Style::kDim;
     out += Paint(screen, style, Safe(finding.severity)) + "  " + Safe(finding.text);
     if (!finding.remedy.empty()) out += " " + Safe(finding.remedy);
     out += "\n";

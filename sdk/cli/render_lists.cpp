@@ -34,20 +34,24 @@ std::string FindingText(const std::string& severity, const std::string& where, c
 }  // namespace
 
 std::string RenderInstances(const InstanceList& list, int64_t now_s, const Screen& screen) {
-  if (list.instances.empty()) return "No model is loaded. `rumbo load MODEL` or `rumbo run MODEL` loads one.\n";
-  Table table({"INSTANCE", "MODEL", "STATE", "ENGINE", "BACKEND", "DEVICES", "PID", "MEMORY", "RUNNING", "QUEUE", "SINCE"});
+  if (list.instances.empty())
+    return "No model is loaded. `rumbo load MODEL` or `rumbo run MODEL` loads one.\n";
+  Table table({"INSTANCE", "MODEL", "STATE", "ENGINE", "BACKEND", "DEVICES", "PID", "MEMORY", "RUNNING",
+               "QUEUE", "SINCE"});
   for (const size_t column : {6, 7, 8, 9}) table.AlignRight(column);
   std::string notes;
   for (const auto& i : list.instances) {
     std::string state = Safe(i.state);
-    if (i.progress && *i.progress < 1) state += " " + std::to_string(static_cast<int>(*i.progress * 100)) + " %";
+    if (i.progress && *i.progress < 1)
+      state += " " + std::to_string(static_cast<int>(*i.progress * 100)) + " %";
     if (i.pinned) state += ", pinned";
     table.Add({Safe(i.id), Safe(i.model), state, Safe(i.engine), OrDash(Safe(i.backend)),
                OrDash(Join(SafeAll(i.devices), ",")), i.pid ? std::to_string(*i.pid) : "-",
                i.memory.empty() ? "-" : FormatBytes(SumOf(i.memory)),
                std::to_string(i.running) + "/" + std::to_string(i.sessions), std::to_string(i.queue),
                i.since > 0 ? Duration(static_cast<double>(now_s - i.since)) : "-"});
-    if (i.state == "failed" && !i.reason.empty()) notes += Safe(i.id) + ": " + SafeLines(i.reason, "  ") + "\n";
+    if (i.state == "failed" && !i.reason.empty())
+      notes += Safe(i.id) + ": " + SafeLines(i.reason, "  ") + "\n";
   }
   return table.Render(screen) + notes;
 }
@@ -70,10 +74,11 @@ std::string RenderModels(const ModelList& list, const Screen& screen) {
 }
 
 std::string RenderModel(const ModelDetails& details, const Screen& screen) {
-  std::string out = Paint(screen, Style::kBold, Safe(details.model.name)) + (details.model.pinned ? "  pinned" : "") + "\n";
+  std::string out =
+      Paint(screen, Style::kBold, Safe(details.model.name)) + (details.model.pinned ? "  pinned" : "") + "\n";
   for (const auto& v : details.model.variants) {
-    out += "  variant " + Safe(v.id) + ": " + Safe(v.format) + ", " + Safe(v.architecture) + ", " + Safe(v.quantization) +
-           ", " + FormatBytes(v.size_bytes) + ", " + Safe(v.state) + "\n";
+    out += "  variant " + Safe(v.id) + ": " + Safe(v.format) + ", " + Safe(v.architecture) + ", " +
+           Safe(v.quantization) + ", " + FormatBytes(v.size_bytes) + ", " + Safe(v.state) + "\n";
     out += "    parameters " + CountOrDash(v.parameters) + ", context " + CountOrDash(v.context_trained) +
            ", chat template " + (v.has_chat_template ? "yes" : "no") + "\n";
     if (!v.capabilities.empty()) out += "    can " + Join(SafeAll(v.capabilities), ", ") + "\n";
@@ -98,19 +103,21 @@ std::string RenderCheck(const CheckReport& report, const Screen& screen) {
 
 std::string RenderDoctor(const DoctorReport& report, const Screen& screen) {
   std::string out;
-  for (const auto& f : report.findings) out += FindingText(f.severity, f.device, f.text, f.remedy, f.code, screen);
+  for (const auto& f : report.findings)
+    out += FindingText(f.severity, f.device, f.text, f.remedy, f.code, screen);
   return out.empty() ? "Nothing is wrong.\n" : out;
 }
 
 std::string RenderStatus(const DaemonStatus& s, int64_t now_s, const Screen& screen) {
-  std::string out = Paint(screen, Style::kBold, "rumbod " + Safe(s.version)) + ", pid " + std::to_string(s.pid);
+  std::string out =
+      Paint(screen, Style::kBold, "rumbod " + Safe(s.version)) + ", pid " + std::to_string(s.pid);
   if (s.started_unix_s > 0) out += ", up " + Duration(static_cast<double>(now_s - s.started_unix_s));
   if (s.draining) out += Paint(screen, Style::kWarn, ", draining");
   out += "\n  protocol  " + Join(SafeAll(s.api_versions), ", ");
   out += "\n  http      " + (s.http_address.empty() ? "off" : Safe(s.http_address));
   out += "\n  models    " + std::to_string(s.instances) + " loaded";
-  out += "\n  requests  " + std::to_string(s.running_requests) + " running, " + std::to_string(s.queued_requests) +
-         " waiting, " + std::to_string(s.finished_requests) + " finished";
+  out += "\n  requests  " + std::to_string(s.running_requests) + " running, " +
+         std::to_string(s.queued_requests) + " waiting, " + std::to_string(s.finished_requests) + " finished";
   out += "\n  engines   " + OrDash(Join(SafeAll(s.engines), ", ")) + "\n";
   return out;
 }
@@ -131,7 +138,8 @@ std::string RenderAdvice(const AdviceTable& advice, const Screen& screen) {
     const bool ttft = chosen != nullptr && chosen->predicted.ttft_ms;
     table.Add({Safe(row.title.empty() ? row.hardware : row.title), Safe(row.model), runs,
                speed ? Short(*chosen->predicted.decode_tok_s) : "-",
-               ttft ? Short(*chosen->predicted.ttft_ms) + " ms" : "-", money(row.price), money(row.price_per_tok_s)});
+               ttft ? Short(*chosen->predicted.ttft_ms) + " ms" : "-", money(row.price),
+               money(row.price_per_tok_s)});
   }
   return table.Render(screen);
 }

@@ -61,7 +61,8 @@ std::string MemoryLines(const Screen& screen, const std::vector<MemoryItem>& ite
       texts.push_back(Safe(item->what) + " " + FormatBytes(item->bytes) +
                       (item->source.empty() ? "" : " (" + Safe(item->source) + ")"));
     }
-    out += Line(screen, out.empty() ? "memory" : "", Safe(pool) + " " + FormatBytes(sum) + ": " + Join(texts, ", "));
+    out += Line(screen, out.empty() ? "memory" : "",
+                Safe(pool) + " " + FormatBytes(sum) + ": " + Join(texts, ", "));
   }
   return out;
 }
@@ -90,7 +91,8 @@ std::string ChosenText(const Candidate& chosen, const Screen& screen) {
   out += Line(screen, "settings", SettingsText(chosen.settings));
   out += MemoryLines(screen, chosen.memory);
   out += Line(screen, "expected", PredictedText(chosen.predicted));
-  for (size_t i = 0; i < chosen.reasons.size(); ++i) out += Line(screen, i == 0 ? "because" : "", Safe(chosen.reasons[i]));
+  for (size_t i = 0; i < chosen.reasons.size(); ++i)
+    out += Line(screen, i == 0 ? "because" : "", Safe(chosen.reasons[i]));
   return out;
 }
 
@@ -101,7 +103,8 @@ std::string RefusalText(const Refusal& refusal, const Screen& screen) {
   }
   if (refusal.nearest) {
     std::vector<std::string> parts;
-    if (refusal.nearest->sessions) parts.push_back("--sessions " + std::to_string(*refusal.nearest->sessions));
+    if (refusal.nearest->sessions)
+      parts.push_back("--sessions " + std::to_string(*refusal.nearest->sessions));
     if (refusal.nearest->context) parts.push_back("--context " + std::to_string(*refusal.nearest->context));
     if (!parts.empty()) out += Line(screen, "would fit", Join(parts, " "));
   }
@@ -114,7 +117,8 @@ std::string RejectedText(const Plan& plan, const Screen& screen) {
   std::string out;
   for (size_t i = 0; i < std::min(kShown, plan.rejected.size()); ++i) {
     const Rejected& r = plan.rejected[i];
-    std::string text = Placement(r.engine, r.backend, r.devices) + ": " + Safe(r.reason) + " (" + Safe(r.reason_code) + ")";
+    std::string text =
+        Placement(r.engine, r.backend, r.devices) + ": " + Safe(r.reason) + " (" + Safe(r.reason_code) + ")";
     if (!r.variant.empty() && r.variant != "default") text = Safe(r.variant) + ", " + text;
     out += Line(screen, i == 0 ? "rejected" : "", text);
   }
@@ -126,7 +130,8 @@ std::string RejectedText(const Plan& plan, const Screen& screen) {
 
 }  // namespace
 
-std::string Placement(const std::string& engine, const std::string& backend, const std::vector<std::string>& devices) {
+std::string Placement(const std::string& engine, const std::string& backend,
+                      const std::vector<std::string>& devices) {
   std::string out = Safe(engine);
   if (!backend.empty()) out += " (" + Safe(backend) + ")";
   if (!devices.empty()) out += " on " + Join(SafeAll(devices), ", ");
@@ -143,7 +148,8 @@ std::string RenderPlan(const Plan& plan, const Screen& screen) {
   const bool profile = plan.hardware.rfind("profile:", 0) == 0;
   std::string out = Paint(screen, Style::kBold, Safe(plan.model)) + " on " +
                     (profile ? Safe(plan.hardware.substr(8)) : "this machine") +
-                    (plan.forced ? Paint(screen, Style::kWarn, "  forced, though it does not fit") : "") + "\n";
+                    (plan.forced ? Paint(screen, Style::kWarn, "  forced, though it does not fit") : "") +
+                    "\n";
   if (plan.chosen) out += ChosenText(*plan.chosen, screen);
   if (plan.refusal) out += RefusalText(*plan.refusal, screen);
   if (!plan.evictions.empty()) out += Line(screen, "evicts", Join(SafeAll(plan.evictions), ", "));

@@ -128,7 +128,8 @@ std::string Table::Render(const Screen& screen) const {
   std::vector<int> widths;
   for (const auto& head : heads_) widths.push_back(Columns(head));
   for (const auto& row : rows_) {
-    for (size_t i = 0; i < row.size() && i < widths.size(); ++i) widths[i] = std::max(widths[i], Columns(row[i]));
+    for (size_t i = 0; i < row.size() && i < widths.size(); ++i)
+      widths[i] = std::max(widths[i], Columns(row[i]));
   }
   std::string out;
   const auto line = [&](const std::vector<std::string>& row, bool head) {

@@ -1,8 +1,8 @@
-#include "base/nearest.h"
 #include "sdk/cli/screen.h"
 
 #include <gtest/gtest.h>
 
+#include "base/nearest.h"
 #include "sdk/cli/commands.h"
 #include "sdk/cli/options.h"
 #include "sdk/cli/progress.h"

@@ -76,9 +76,10 @@ void ExplainLocally(Error* error) {
 
 const char* CodeName(Code code) {
   static constexpr const char* kNames[] = {
-      "OK",           "CANCELLED",         "UNKNOWN",            "INVALID_ARGUMENT",    "DEADLINE_EXCEEDED", "NOT_FOUND",
-      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",           "OUT_OF_RANGE",
-      "UNIMPLEMENTED", "INTERNAL",          "UNAVAILABLE",        "DATA_LOSS",           "UNAUTHENTICATED"};
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
   const int number = static_cast<int>(code);
   return number >= 0 && number <= 16 ? kNames[number] : "UNKNOWN";
 }
@@ -95,7 +96,8 @@ Client::Channel::Channel(std::string socket_path, std::string app_name)
       admin(v1::AdminService::NewStub(channel)) {}
 
 void Client::Channel::AwaitReturn() const {
-  if (channel->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE || !ProbeLocalSocket(socket, false).ok()) return;
+  if (channel->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE || !ProbeLocalSocket(socket, false).ok())
+    return;
   grpc::experimental::ChannelResetConnectionBackoff(channel.get());
   channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(2));
 }
@@ -123,7 +125,8 @@ CallScope::Attempt::Attempt(const CallScope& scope)
 }
 
 bool CallScope::WaitToRetry(const Error& error) {
-  if (!error.retry_after || retries_ >= options_.max_retries || *error.retry_after > options_.max_retry_wait) {
+  if (!error.retry_after || retries_ >= options_.max_retries ||
+      *error.retry_after > options_.max_retry_wait) {
     return false;
   }
   if (deadline_ && std::chrono::system_clock::now() + *error.retry_after >= *deadline_) return false;

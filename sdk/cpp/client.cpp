@@ -13,7 +13,8 @@ Wire WireOf(const std::shared_ptr<Message>& message) {
 
 }  // namespace
 
-Result<Topology> Client::Devices(const std::string& hardware, bool refresh, const CallOptions& options) const {
+Result<Topology> Client::Devices(const std::string& hardware, bool refresh,
+                                 const CallOptions& options) const {
   v1::ListDevicesRequest request;
   request.set_hardware(hardware);
   request.set_refresh(refresh);
@@ -23,8 +24,8 @@ Result<Topology> Client::Devices(const std::string& hardware, bool refresh, cons
 }
 
 Result<InstanceList> Client::Instances(const CallOptions& options) const {
-  auto answer =
-      Unary(*channel_, channel_->instance, &v1::InstanceService::Stub::ListInstances, v1::ListInstancesRequest(), options);
+  auto answer = Unary(*channel_, channel_->instance, &v1::InstanceService::Stub::ListInstances,
+                      v1::ListInstancesRequest(), options);
   if (!answer) return answer.error();
   InstanceList out;
   for (const auto& instance : (*answer)->instances()) out.instances.push_back(From(instance));
@@ -33,7 +34,8 @@ Result<InstanceList> Client::Instances(const CallOptions& options) const {
 }
 
 Result<DaemonStatus> Client::Status(const CallOptions& options) const {
-  auto answer = Unary(*channel_, channel_->admin, &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), options);
+  auto answer =
+      Unary(*channel_, channel_->admin, &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), options);
   if (!answer) return answer.error();
   DaemonStatus out = From(**answer);
   out.wire = WireOf(*answer);
@@ -41,7 +43,8 @@ Result<DaemonStatus> Client::Status(const CallOptions& options) const {
 }
 
 Result<DoctorReport> Client::Doctor(const CallOptions& options) const {
-  auto answer = Unary(*channel_, channel_->admin, &v1::AdminService::Stub::Doctor, v1::DoctorRequest(), options);
+  auto answer =
+      Unary(*channel_, channel_->admin, &v1::AdminService::Stub::Doctor, v1::DoctorRequest(), options);
   if (!answer) return answer.error();
   DoctorReport out;
   for (const auto& finding : (*answer)->findings()) out.findings.push_back(From(finding));
@@ -58,7 +61,8 @@ Result<Done> Client::Drain(std::chrono::milliseconds limit, const CallOptions& o
 }
 
 Result<ModelList> Client::Models(const CallOptions& options) const {
-  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::ListModels, v1::ListModelsRequest(), options);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::ListModels,
+                      v1::ListModelsRequest(), options);
   if (!answer) return answer.error();
   ModelList out;
   for (const auto& model : (*answer)->models()) out.models.push_back(From(model));
@@ -72,8 +76,8 @@ Result<ModelDetails> Client::GetModel(const std::string& name, const CallOptions
   auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::GetModel, request, options);
   if (!answer) return answer.error();
   const auto& in = **answer;
-  return ModelDetails{From(in.model()), in.descriptor_json(), {in.metadata().begin(), in.metadata().end()},
-                      WireOf(*answer)};
+  return ModelDetails{
+      From(in.model()), in.descriptor_json(), {in.metadata().begin(), in.metadata().end()}, WireOf(*answer)};
 }
 
 Result<CheckReport> Client::CheckModel(const std::string& name, const CallOptions& options) const {
@@ -155,10 +159,12 @@ Result<Embeddings> Client::Embed(const EmbedRequest& in, const CallOptions& opti
   if (in.normalize) request.set_normalize(*in.normalize);
   request.set_dimensions(in.dimensions);
   To(in.options, channel_->app, request.mutable_options());
-  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Embed, request, options, std::nullopt);
+  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Embed, request, options,
+                      std::nullopt);
   if (!answer) return answer.error();
   Embeddings out;
-  for (const auto& e : (*answer)->embeddings()) out.vectors.emplace_back(e.values().begin(), e.values().end());
+  for (const auto& e : (*answer)->embeddings())
+    out.vectors.emplace_back(e.values().begin(), e.values().end());
   out.usage = From((*answer)->usage());
   out.wire = WireOf(*answer);
   return out;
@@ -171,7 +177,8 @@ Result<Ranking> Client::Rerank(const RerankRequest& in, const CallOptions& optio
   for (const auto& document : in.documents) request.add_documents(document);
   request.set_top_n(in.top_n);
   To(in.options, channel_->app, request.mutable_options());
-  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Rerank, request, options, std::nullopt);
+  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Rerank, request, options,
+                      std::nullopt);
   if (!answer) return answer.error();
   Ranking out;
   for (const auto& result : (*answer)->results()) out.items.push_back({result.index(), result.score()});
@@ -187,10 +194,12 @@ Result<Tokens> Client::Tokenize(const TokenizeRequest& in, const CallOptions& op
   if (in.add_special) request.set_add_special(*in.add_special);
   if (in.parse_special) request.set_parse_special(*in.parse_special);
   // The model may have to be loaded first.
-  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Tokenize, request, options, std::nullopt);
+  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Tokenize, request, options,
+                      std::nullopt);
   if (!answer) return answer.error();
   const auto& out = **answer;
-  return Tokens{{out.ids().begin(), out.ids().end()}, {out.pieces().begin(), out.pieces().end()}, WireOf(*answer)};
+  return Tokens{
+      {out.ids().begin(), out.ids().end()}, {out.pieces().begin(), out.pieces().end()}, WireOf(*answer)};
 }
 
 Result<std::string> Client::Detokenize(const std::string& model, const std::vector<int32_t>& ids,
@@ -198,7 +207,8 @@ Result<std::string> Client::Detokenize(const std::string& model, const std::vect
   v1::DetokenizeRequest request;
   request.set_model(model);
   request.mutable_ids()->Add(ids.begin(), ids.end());
-  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Detokenize, request, options, std::nullopt);
+  auto answer = Unary(*channel_, channel_->inference, &v1::InferenceService::Stub::Detokenize, request,
+                      options, std::nullopt);
   if (!answer) return answer.error();
   return (*answer)->text();
 }

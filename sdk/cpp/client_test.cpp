@@ -259,7 +259,8 @@ TEST_F(ClientTest, TellsWhyTheSocketCannotBeUsed) {
   EXPECT_EQ(missing.error().reason, Reason::kDaemonUnreachable);
   EXPECT_NE(missing.error().message.find("there is no socket"), std::string::npos);
   std::ofstream(dir_ + "/file") << "x";
-  EXPECT_NE(Client::Connect({.socket = dir_ + "/file"}).error().message.find("is not a socket"), std::string::npos);
+  EXPECT_NE(Client::Connect({.socket = dir_ + "/file"}).error().message.find("is not a socket"),
+            std::string::npos);
   { FakeDaemon gone(socket_); }
   EXPECT_EQ(Client::Connect({.socket = socket_}).error().reason, Reason::kDaemonUnreachable);
   EXPECT_EQ(Client::Connect({.socket = "/" + std::string(200, 'x')}).error().code, Code::kInvalidArgument);
@@ -277,7 +278,9 @@ class StartTest : public ClientTest {
     ClientTest::TearDown();
   }
   ConnectOptions Starting() {
-    return {.socket = socket_, .start_daemon = true, .daemon_program = std::string(RUMBO_TESTS_DIR) + "/fake_rumbod"};
+    return {.socket = socket_,
+            .start_daemon = true,
+            .daemon_program = std::string(RUMBO_TESTS_DIR) + "/fake_rumbod"};
   }
   std::string Log() {
     std::ifstream in(dir_ + "/state/rumbod.log");
@@ -322,7 +325,8 @@ TEST_F(StartTest, TellsWhatTheDaemonSaidBeforeItEnded) {
   const auto client = Client::Connect(Starting());
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().reason, Reason::kDaemonUnreachable);
-  EXPECT_NE(client.error().message.find("rumbod: the disk is full"), std::string::npos) << client.error().message;
+  EXPECT_NE(client.error().message.find("rumbod: the disk is full"), std::string::npos)
+      << client.error().message;
 }
 
 TEST_F(StartTest, GivesUpOnADaemonThatNeverListens) {

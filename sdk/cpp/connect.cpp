@@ -21,12 +21,16 @@ using Clock = std::chrono::steady_clock;
 
 sdk::Error FromAbsl(const absl::Status& status) {
   const Reason reason = ReasonOf(status);
-  return {static_cast<Code>(status.code()), reason, std::string(ReasonCode(reason)), MessageOf(status),
-          NextStepOf(status), std::nullopt};
+  return {static_cast<Code>(status.code()),
+          reason,
+          std::string(ReasonCode(reason)),
+          MessageOf(status),
+          NextStepOf(status),
+          std::nullopt};
 }
 
 sdk::Error Unreachable(std::string message, std::string next_step) {
-  return {Code::kUnavailable,  Reason::kDaemonUnreachable, std::string(ReasonCode(Reason::kDaemonUnreachable)),
+  return {Code::kUnavailable, Reason::kDaemonUnreachable, std::string(ReasonCode(Reason::kDaemonUnreachable)),
           std::move(message), std::move(next_step),       std::nullopt};
 }
 
@@ -49,7 +53,7 @@ Result<std::string> FindDaemon(const ConnectOptions& options) {
     if (!dir.empty() && dir[0] == '/' && IsExecutable(dir + "/rumbod")) return dir + "/rumbod";
   }
   return Unreachable("no daemon runs, and the program rumbod is neither beside this one nor on the PATH",
-                               "Install Rumbo completely, or start rumbod by hand.");
+                     "Install Rumbo completely, or start rumbod by hand.");
 }
 
 // The last lines of the log from `offset` on: what the daemon said before it ended.
@@ -74,7 +78,7 @@ Result<UniqueFd> LockStart(const std::string& socket, Clock::time_point deadline
   while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (Clock::now() >= deadline) {
       return Unreachable("another program is starting the daemon and does not come to an end",
-                                   "Try again, or start rumbod by hand.");
+                         "Try again, or start rumbod by hand.");
     }
     ::usleep(5000);
   }

@@ -186,7 +186,9 @@ static TokenLogprob From(const v1::TokenLogprob& in) {
 
 std::string Wire::ToJson(int indent) const { return message_ ? rumbo::ToJson(*message_, indent) : "null"; }
 
-Finding From(const v1::Finding& in) { return {in.severity(), in.code(), in.device(), in.text(), in.remedy()}; }
+Finding From(const v1::Finding& in) {
+  return {in.severity(), in.code(), in.device(), in.text(), in.remedy()};
+}
 
 Topology From(const v1::Topology& in) {
   Topology out;
@@ -350,7 +352,8 @@ Chunk From(const v1::Chunk& in) {
 }
 
 Usage From(const v1::Usage& in) {
-  return {in.prompt_tokens(), in.cached_tokens(), in.completion_tokens(), in.drafted_tokens(), in.accepted_tokens()};
+  return {in.prompt_tokens(), in.cached_tokens(), in.completion_tokens(), in.drafted_tokens(),
+          in.accepted_tokens()};
 }
 
 Finished From(const v1::Finished& in) {

@@ -48,16 +48,26 @@ bj::value StringValue(const Field& field, const std::string& text) {
 bj::value SingleValue(const pb::Message& message, const Field& field) {
   const pb::Reflection& r = *message.GetReflection();
   switch (field.cpp_type()) {
-    case Field::CPPTYPE_INT32: return r.GetInt32(message, &field);
-    case Field::CPPTYPE_INT64: return r.GetInt64(message, &field);
-    case Field::CPPTYPE_UINT32: return r.GetUInt32(message, &field);
-    case Field::CPPTYPE_UINT64: return r.GetUInt64(message, &field);
-    case Field::CPPTYPE_DOUBLE: return Real(r.GetDouble(message, &field));
-    case Field::CPPTYPE_FLOAT: return Real(r.GetFloat(message, &field));
-    case Field::CPPTYPE_BOOL: return r.GetBool(message, &field);
-    case Field::CPPTYPE_ENUM: return bj::value(r.GetEnum(message, &field)->name());
-    case Field::CPPTYPE_STRING: return StringValue(field, r.GetString(message, &field));
-    case Field::CPPTYPE_MESSAGE: return MessageValue(r.GetMessage(message, &field));
+    case Field::CPPTYPE_INT32:
+      return r.GetInt32(message, &field);
+    case Field::CPPTYPE_INT64:
+      return r.GetInt64(message, &field);
+    case Field::CPPTYPE_UINT32:
+      return r.GetUInt32(message, &field);
+    case Field::CPPTYPE_UINT64:
+      return r.GetUInt64(message, &field);
+    case Field::CPPTYPE_DOUBLE:
+      return Real(r.GetDouble(message, &field));
+    case Field::CPPTYPE_FLOAT:
+      return Real(r.GetFloat(message, &field));
+    case Field::CPPTYPE_BOOL:
+      return r.GetBool(message, &field);
+    case Field::CPPTYPE_ENUM:
+      return bj::value(r.GetEnum(message, &field)->name());
+    case Field::CPPTYPE_STRING:
+      return StringValue(field, r.GetString(message, &field));
+    case Field::CPPTYPE_MESSAGE:
+      return MessageValue(r.GetMessage(message, &field));
   }
   return nullptr;
 }
@@ -65,16 +75,26 @@ bj::value SingleValue(const pb::Message& message, const Field& field) {
 bj::value ElementValue(const pb::Message& message, const Field& field, int i) {
   const pb::Reflection& r = *message.GetReflection();
   switch (field.cpp_type()) {
-    case Field::CPPTYPE_INT32: return r.GetRepeatedInt32(message, &field, i);
-    case Field::CPPTYPE_INT64: return r.GetRepeatedInt64(message, &field, i);
-    case Field::CPPTYPE_UINT32: return r.GetRepeatedUInt32(message, &field, i);
-    case Field::CPPTYPE_UINT64: return r.GetRepeatedUInt64(message, &field, i);
-    case Field::CPPTYPE_DOUBLE: return Real(r.GetRepeatedDouble(message, &field, i));
-    case Field::CPPTYPE_FLOAT: return Real(r.GetRepeatedFloat(message, &field, i));
-    case Field::CPPTYPE_BOOL: return r.GetRepeatedBool(message, &field, i);
-    case Field::CPPTYPE_ENUM: return bj::value(r.GetRepeatedEnum(message, &field, i)->name());
-    case Field::CPPTYPE_STRING: return StringValue(field, r.GetRepeatedString(message, &field, i));
-    case Field::CPPTYPE_MESSAGE: return MessageValue(r.GetRepeatedMessage(message, &field, i));
+    case Field::CPPTYPE_INT32:
+      return r.GetRepeatedInt32(message, &field, i);
+    case Field::CPPTYPE_INT64:
+      return r.GetRepeatedInt64(message, &field, i);
+    case Field::CPPTYPE_UINT32:
+      return r.GetRepeatedUInt32(message, &field, i);
+    case Field::CPPTYPE_UINT64:
+      return r.GetRepeatedUInt64(message, &field, i);
+    case Field::CPPTYPE_DOUBLE:
+      return Real(r.GetRepeatedDouble(message, &field, i));
+    case Field::CPPTYPE_FLOAT:
+      return Real(r.GetRepeatedFloat(message, &field, i));
+    case Field::CPPTYPE_BOOL:
+      return r.GetRepeatedBool(message, &field, i);
+    case Field::CPPTYPE_ENUM:
+      return bj::value(r.GetRepeatedEnum(message, &field, i)->name());
+    case Field::CPPTYPE_STRING:
+      return StringValue(field, r.GetRepeatedString(message, &field, i));
+    case Field::CPPTYPE_MESSAGE:
+      return MessageValue(r.GetRepeatedMessage(message, &field, i));
   }
   return nullptr;
 }
@@ -117,7 +137,8 @@ bj::value MessageValue(const pb::Message& message) {
   const pb::Descriptor& type = *message.GetDescriptor();
   bj::object out;
   out.reserve(type.field_count());
-  for (int i = 0; i < type.field_count(); ++i) out[type.field(i)->name()] = FieldValue(message, *type.field(i));
+  for (int i = 0; i < type.field_count(); ++i)
+    out[type.field(i)->name()] = FieldValue(message, *type.field(i));
   return out;
 }
 
@@ -199,6 +220,8 @@ std::string PrintJson(const bj::value& value, int indent) {
 
 std::string ToJson(const pb::Message& message, int indent) { return PrintJson(ToJsonValue(message), indent); }
 
-std::string QuoteJson(std::string_view text) { return bj::serialize(bj::string_view(text.data(), text.size())); }
+std::string QuoteJson(std::string_view text) {
+  return bj::serialize(bj::string_view(text.data(), text.size()));
+}
 
 }  // namespace rumbo

@@ -14,9 +14,10 @@ namespace rumbo {
 namespace {
 
 TEST(JsonTest, EveryFieldIsThereAndUnknownIsNull) {
-  EXPECT_EQ(ToJson(v1::Predicted(), 0),
-            R"({"ttft_ms":null,"decode_tok_s":null,"aggregate_tok_s":null,"load_s":null,"energy_j_per_tok":null,)"
-            R"("uncertainty":null,"source":""})");
+  EXPECT_EQ(
+      ToJson(v1::Predicted(), 0),
+      R"({"ttft_ms":null,"decode_tok_s":null,"aggregate_tok_s":null,"load_s":null,"energy_j_per_tok":null,)"
+      R"("uncertainty":null,"source":""})");
 }
 
 TEST(JsonTest, AbsentMessagesAreNullAndEmptyListsAreLists) {
@@ -67,8 +68,11 @@ TEST(JsonTest, NotANumberAndInfinityAreNull) {
 
 TEST(JsonTest, BytesAreBase64) {
   v1::TokenLogprob token;
-  const std::pair<std::string, std::string> cases[] = {
-      {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {std::string("\xff\x00\xfe\x01", 4), "/wD+AQ=="}};
+  const std::pair<std::string, std::string> cases[] = {{"", ""},
+                                                       {"f", "Zg=="},
+                                                       {"fo", "Zm8="},
+                                                       {"foo", "Zm9v"},
+                                                       {std::string("\xff\x00\xfe\x01", 4), "/wD+AQ=="}};
   for (const auto& [bytes, text] : cases) {
     token.set_piece(bytes);
     EXPECT_EQ(ToJsonValue(token).at("piece").as_string(), text);

@@ -8,7 +8,8 @@ namespace {
 template <class Request, class Response>
 class Reading {
  public:
-  using Open = std::function<std::unique_ptr<grpc::ClientReader<Response>>(grpc::ClientContext*, const Request&)>;
+  using Open =
+      std::function<std::unique_ptr<grpc::ClientReader<Response>>(grpc::ClientContext*, const Request&)>;
 
   Reading(const Client::Channel& channel, Open open, Request request, const CallOptions& options)
       : open_(std::move(open)), request_(std::move(request)), scope_(options, std::nullopt) {
@@ -63,7 +64,11 @@ class Reading {
 };
 
 Error BrokenStream(const char* what) {
-  return {Code::kInternal, Reason::kInternal, "INTERNAL", what, "This is a fault of the daemon; please report it.",
+  return {Code::kInternal,
+          Reason::kInternal,
+          "INTERNAL",
+          what,
+          "This is a fault of the daemon; please report it.",
           std::nullopt};
 }
 
@@ -136,9 +141,11 @@ namespace {
 template <class Request, class Response>
 class TextSource final : public TextStream::Source {
  public:
-  TextSource(std::shared_ptr<Client::Channel> channel, typename Reading<Request, Response>::Open open, Request request,
-             const CallOptions& options)
-      : Source(options), channel_(std::move(channel)), reading_(*channel_, std::move(open), std::move(request), call) {}
+  TextSource(std::shared_ptr<Client::Channel> channel, typename Reading<Request, Response>::Open open,
+             Request request, const CallOptions& options)
+      : Source(options),
+        channel_(std::move(channel)),
+        reading_(*channel_, std::move(open), std::move(request), call) {}
 
   std::optional<Chunk> Next() override {
     while (reading_.Read(&message_)) {
@@ -181,8 +188,8 @@ TextStream Client::Chat(const ChatRequest& in, const CallOptions& options) const
   auto open = [channel = channel_](grpc::ClientContext* context, const v1::ChatRequest& wire) {
     return channel->inference->Chat(context, wire);
   };
-  return TextStream(
-      std::make_unique<TextSource<v1::ChatRequest, v1::ChatResponse>>(channel_, open, std::move(request), options));
+  return TextStream(std::make_unique<TextSource<v1::ChatRequest, v1::ChatResponse>>(
+      channel_, open, std::move(request), options));
 }
 
 TextStream Client::Generate(const GenerateRequest& in, const CallOptions& options) const {
@@ -195,7 +202,8 @@ TextStream Client::Generate(const GenerateRequest& in, const CallOptions& option
       channel_, open, std::move(request), options));
 }
 
-Result<Answer> Client::Chat(const ChatRequest& request, const OnChunk& on_chunk, const CallOptions& options) const {
+Result<Answer> Client::Chat(const ChatRequest& request, const OnChunk& on_chunk,
+                            const CallOptions& options) const {
   return Collect(Chat(request, options), on_chunk);
 }
 
@@ -204,38 +212,47 @@ Result<Answer> Client::Generate(const GenerateRequest& request, const OnChunk& o
   return Collect(Generate(request, options), on_chunk);
 }
 
-Result<Model> Client::Import(const ImportRequest& in, const OnProgress& on_progress, const CallOptions& options) const {
+Result<Model> Client::Import(const ImportRequest& in, const OnProgress& on_progress,
+                             const CallOptions& options) const {
   v1::ImportModelRequest request;
   request.set_path(in.path);
   request.set_name(in.name);
   request.set_expected_sha256(in.expected_sha256);
   request.set_replace(in.replace);
   Reading<v1::ImportModelRequest, v1::ImportModelResponse> reading(
-      *channel_, [this](auto* context, const auto& wire) { return channel_->model->ImportModel(context, wire); }, request, options);
+      *channel_,
+      [this](auto* context, const auto& wire) { return channel_->model->ImportModel(context, wire); },
+      request, options);
   v1::ImportModelResponse message;
   return ReadProgress<Model>(reading, message, on_progress, [](const auto& m) {
     return m.has_model() ? std::optional(From(m.model())) : std::nullopt;
   });
 }
 
-Result<Model> Client::Pull(const PullRequest& in, const OnProgress& on_progress, const CallOptions& options) const {
+Result<Model> Client::Pull(const PullRequest& in, const OnProgress& on_progress,
+                           const CallOptions& options) const {
   v1::PullModelRequest request;
   request.set_reference(in.reference);
   request.set_name(in.name);
   request.set_plan_only(in.plan_only);
   Reading<v1::PullModelRequest, v1::PullModelResponse> reading(
-      *channel_, [this](auto* context, const auto& wire) { return channel_->model->PullModel(context, wire); }, request, options);
+      *channel_,
+      [this](auto* context, const auto& wire) { return channel_->model->PullModel(context, wire); }, request,
+      options);
   v1::PullModelResponse message;
   return ReadProgress<Model>(reading, message, on_progress, [](const auto& m) {
     return m.has_model() ? std::optional(From(m.model())) : std::nullopt;
   });
 }
 
-Result<Loaded> Client::Load(const LoadRequest& in, const OnProgress& on_progress, const CallOptions& options) const {
+Result<Loaded> Client::Load(const LoadRequest& in, const OnProgress& on_progress,
+                            const CallOptions& options) const {
   v1::LoadModelRequest request;
   To(in, &request);
   Reading<v1::LoadModelRequest, v1::LoadModelResponse> reading(
-      *channel_, [this](auto* context, const auto& wire) { return channel_->model->LoadModel(context, wire); }, request, options);
+      *channel_,
+      [this](auto* context, const auto& wire) { return channel_->model->LoadModel(context, wire); }, request,
+      options);
   v1::LoadModelResponse message;
   return ReadProgress<Loaded>(reading, message, on_progress, [](const auto& m) {
     return m.has_loaded() ? std::optional(From(m.loaded())) : std::nullopt;

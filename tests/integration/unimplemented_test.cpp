@@ -1,4 +1,5 @@
-// docs/unimplemented.md against the daemon: each method in its table answers UNIMPLEMENTED, and no other does.
+// docs/unimplemented.md against the daemon: each method in its table answers UNIMPLEMENTED, and no other
+// does.
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -29,8 +30,15 @@ class DaemonProcess {
     char name[] = "/tmp/rumbo-unimplemented-XXXXXX";
     dir_ = ::mkdtemp(name);
     SpawnSpec spec;
-    spec.argv = {std::string(RUMBO_BIN_DIR) + "/rumbod", "--socket", socket(), "--http", "off", "--state-dir", dir_ + "/state",
-                 "--cache-dir", dir_ + "/cache"};
+    spec.argv = {std::string(RUMBO_BIN_DIR) + "/rumbod",
+                 "--socket",
+                 socket(),
+                 "--http",
+                 "off",
+                 "--state-dir",
+                 dir_ + "/state",
+                 "--cache-dir",
+                 dir_ + "/cache"};
     spec.env = CleanEnvironment();
     spec.isolate = false;
     auto child = Spawn(spec);
@@ -94,8 +102,9 @@ TEST(UnimplementedTest, TheTableIsTheTruth) {
   const std::set<std::string> table = MethodsInTheTable();
   EXPECT_FALSE(table.empty());
   std::set<std::string> seen;
-  for (const auto* message : {v1::GenerateRequest::descriptor(), v1::ListModelsRequest::descriptor(), v1::MakePlanRequest::descriptor(),
-                              v1::ListDevicesRequest::descriptor(), v1::ListInstancesRequest::descriptor(), v1::GetStatusRequest::descriptor()}) {
+  for (const auto* message : {v1::GenerateRequest::descriptor(), v1::ListModelsRequest::descriptor(),
+                              v1::MakePlanRequest::descriptor(), v1::ListDevicesRequest::descriptor(),
+                              v1::ListInstancesRequest::descriptor(), v1::GetStatusRequest::descriptor()}) {
     ASSERT_EQ(message->file()->service_count(), 1);
     const auto* service = message->file()->service(0);
     for (int i = 0; i < service->method_count(); ++i) {
@@ -114,7 +123,8 @@ TEST(ReasonsTest, AreThoseOfTheWire) {
   for (int i = 0; i < values->value_count(); ++i) {
     wire.insert(values->value(i)->name() + "=" + std::to_string(values->value(i)->number()));
   }
-#define RUMBO_X(name, number) ours.insert("REASON_" + std::string(ReasonCode(Reason::k##name)) + "=" + std::to_string(number));
+#define RUMBO_X(name, number) \
+  ours.insert("REASON_" + std::string(ReasonCode(Reason::k##name)) + "=" + std::to_string(number));
   RUMBO_REASONS(RUMBO_X)
 #undef RUMBO_X
   EXPECT_EQ(wire, ours);

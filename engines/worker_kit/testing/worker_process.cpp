@@ -22,9 +22,8 @@ constexpr int kChildFd = 3;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& program,
-                                                                    const std::vector<std::string>& environment,
-                                                                    const std::string& stderr_path) {
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
+    const std::string& program, const std::vector<std::string>& environment, const std::string& stderr_path) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return Internal("socketpair failed");
   std::vector<std::string> variables(environment);

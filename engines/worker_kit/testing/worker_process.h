@@ -19,9 +19,9 @@ class WorkerProcess {
   using Stub = engine::v1::EngineService::Stub;
 
   // `environment` ("KEY=value") is added to ours. With `stderr_path` the program's stderr goes to that file.
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const std::string& program,
-                                                              const std::vector<std::string>& environment = {},
-                                                              const std::string& stderr_path = "");
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(
+      const std::string& program, const std::vector<std::string>& environment = {},
+      const std::string& stderr_path = "");
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;

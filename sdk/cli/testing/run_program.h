@@ -14,11 +14,11 @@ namespace rumbo {
 class Program {
  public:
   struct Spec {
-    std::vector<std::string> argv;  // argv[0] is a path
+    std::vector<std::string> argv;                         // argv[0] is a path
     std::vector<std::pair<std::string, std::string>> env;  // on top of PATH, HOME and TERM
-    std::string input;              // what it reads, then the end; with `terminal` it is typed
-    bool terminal = false;          // standard input and output are a terminal
-    bool errors_too = false;        // with `terminal`: standard error is the same one; Outcome::err stays empty
+    std::string input;        // what it reads, then the end; with `terminal` it is typed
+    bool terminal = false;    // standard input and output are a terminal
+    bool errors_too = false;  // with `terminal`: standard error is the same one; Outcome::err stays empty
   };
   struct Outcome {
     int exit_code = -1;  // -N for an end by signal N

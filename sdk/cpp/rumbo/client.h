@@ -106,7 +106,8 @@ class Client {
   // from starting, with the end of its log.
   static Result<Client> Connect(const ConnectOptions& options = {});
 
-  Result<Topology> Devices(const std::string& hardware = "", bool refresh = false, const CallOptions& = {}) const;
+  Result<Topology> Devices(const std::string& hardware = "", bool refresh = false,
+                           const CallOptions& = {}) const;
   Result<InstanceList> Instances(const CallOptions& = {}) const;
   Result<DaemonStatus> Status(const CallOptions& = {}) const;
   Result<DoctorReport> Doctor(const CallOptions& = {}) const;

@@ -56,7 +56,8 @@ using State = FakeDaemon::State;
 constexpr char kEvil[] = "evil\x1b]0;owned\x07\x1b[2J";
 
 Status NoSuchModel(const std::string& name) {
-  return TypedStatus(grpc::NOT_FOUND, "MODEL_NOT_FOUND", "no model is called \"" + name + "\"", "See `rumbo models`.");
+  return TypedStatus(grpc::NOT_FOUND, "MODEL_NOT_FOUND", "no model is called \"" + name + "\"",
+                     "See `rumbo models`.");
 }
 
 bool Known(const std::string& name) {
@@ -120,7 +121,8 @@ v1::Plan MakeCannedPlan(const std::string& model) {
 }
 
 class Devices final : public v1::DeviceService::Service {
-  Status ListDevices(ServerContext*, const v1::ListDevicesRequest* request, v1::ListDevicesResponse* response) override {
+  Status ListDevices(ServerContext*, const v1::ListDevicesRequest* request,
+                     v1::ListDevicesResponse* response) override {
     if (!request->hardware().empty() && request->hardware() != "r9700") {
       return TypedStatus(grpc::NOT_FOUND, "PROFILE_NOT_FOUND", "no profile " + request->hardware(), "");
     }
@@ -158,7 +160,8 @@ class Devices final : public v1::DeviceService::Service {
 };
 
 class Instances final : public v1::InstanceService::Service {
-  Status ListInstances(ServerContext*, const v1::ListInstancesRequest*, v1::ListInstancesResponse* response) override {
+  Status ListInstances(ServerContext*, const v1::ListInstancesRequest*,
+                       v1::ListInstancesResponse* response) override {
     v1::Instance* instance = response->add_instances();
     instance->set_id("i-1");
     instance->set_model(kEvil);
@@ -172,7 +175,8 @@ class Instances final : public v1::InstanceService::Service {
 class Admin final : public v1::AdminService::Service {
  public:
   explicit Admin(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  Status GetStatus(ServerContext* context, const v1::GetStatusRequest*, v1::GetStatusResponse* response) override {
+  Status GetStatus(ServerContext* context, const v1::GetStatusRequest*,
+                   v1::GetStatusResponse* response) override {
     response->set_version("9.9.9");
     response->set_pid(42);
     const bool deadline = context->deadline() < std::chrono::system_clock::now() + std::chrono::hours(24);
@@ -201,7 +205,8 @@ class Models final : public v1::ModelService::Service {
     *response->add_models() = MakeModel("evil");
     return Status::OK;
   }
-  Status GetModel(ServerContext*, const v1::GetModelRequest* request, v1::GetModelResponse* response) override {
+  Status GetModel(ServerContext*, const v1::GetModelRequest* request,
+                  v1::GetModelResponse* response) override {
     if (!Known(request->name())) return NoSuchModel(request->name());
     *response->mutable_model() = MakeModel(request->name());
     (*response->mutable_metadata())["general.name"] = "x";
@@ -225,7 +230,8 @@ class Models final : public v1::ModelService::Service {
                    ServerWriter<v1::LoadModelResponse>* writer) override {
     state_->Change([&](auto& seen) { seen.load = *request; });
     if (request->name() == "big") {
-      return TypedStatus(grpc::RESOURCE_EXHAUSTED, "DOES_NOT_FIT", "system lacks 3.0 GiB", "Use --context 512.");
+      return TypedStatus(grpc::RESOURCE_EXHAUSTED, "DOES_NOT_FIT", "system lacks 3.0 GiB",
+                         "Use --context 512.");
     }
     if (!Known(request->name())) return NoSuchModel(request->name());
     v1::LoadModelResponse message;
@@ -236,7 +242,8 @@ class Models final : public v1::ModelService::Service {
     writer->Write(message);
     return Status::OK;
   }
-  Status UnloadModel(ServerContext*, const v1::UnloadModelRequest* request, v1::UnloadModelResponse* response) override {
+  Status UnloadModel(ServerContext*, const v1::UnloadModelRequest* request,
+                     v1::UnloadModelResponse* response) override {
     if (!Known(request->name())) return NoSuchModel(request->name());
     response->add_instance_ids("i-7");
     return Status::OK;
@@ -249,7 +256,8 @@ class Models final : public v1::ModelService::Service {
 class Plans final : public v1::PlanService::Service {
  public:
   explicit Plans(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  Status MakePlan(ServerContext*, const v1::MakePlanRequest* request, v1::MakePlanResponse* response) override {
+  Status MakePlan(ServerContext*, const v1::MakePlanRequest* request,
+                  v1::MakePlanResponse* response) override {
     state_->Change([&](auto& seen) { seen.plan = *request; });
     if (!Known(request->model()) && request->model()[0] != '/') return NoSuchModel(request->model());
     *response->mutable_plan() = MakeCannedPlan(request->model());
@@ -269,13 +277,15 @@ class Inference final : public v1::InferenceService::Service {
  public:
   explicit Inference(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  Status Chat(ServerContext* context, const v1::ChatRequest* request, ServerWriter<v1::ChatResponse>* writer) override {
+  Status Chat(ServerContext* context, const v1::ChatRequest* request,
+              ServerWriter<v1::ChatResponse>* writer) override {
     state_->Change([&](auto& seen) {
       seen.chat = *request;
       ++seen.calls;
     });
     if (request->model() == "base") {
-      return TypedStatus(grpc::FAILED_PRECONDITION, "CAPABILITY_MISSING", "base has no chat template", "Use --raw.");
+      return TypedStatus(grpc::FAILED_PRECONDITION, "CAPABILITY_MISSING", "base has no chat template",
+                         "Use --raw.");
     }
     std::string last;
     if (request->messages_size() > 0) {
@@ -294,7 +304,8 @@ class Inference final : public v1::InferenceService::Service {
     return Answer<v1::GenerateResponse>(context, request->model(), request->prompt(), writer);
   }
 
-  Status Tokenize(ServerContext*, const v1::TokenizeRequest* request, v1::TokenizeResponse* response) override {
+  Status Tokenize(ServerContext*, const v1::TokenizeRequest* request,
+                  v1::TokenizeResponse* response) override {
     for (const char c : request->text()) {
       response->add_ids(c);
       response->add_pieces(std::string(1, c));
@@ -318,7 +329,8 @@ class Inference final : public v1::InferenceService::Service {
       std::lock_guard lock(state_->mutex);
       if (state_->owner->busy_times > 0) {
         --state_->owner->busy_times;
-        return TypedStatus(grpc::RESOURCE_EXHAUSTED, "QUEUE_FULL", "64 requests wait", "", std::chrono::milliseconds(10));
+        return TypedStatus(grpc::RESOURCE_EXHAUSTED, "QUEUE_FULL", "64 requests wait", "",
+                           std::chrono::milliseconds(10));
       }
     }
     Response message;
@@ -340,7 +352,9 @@ class Inference final : public v1::InferenceService::Service {
       return TypedStatus(grpc::UNAVAILABLE, "ENGINE_CRASHED", "the engine died after 1 token", "Ask again.");
     }
     if (model == "echo") say(prompt);
-    if (model == "evil") say("a\x1b[31mb\xc2\x9b\x07" "c\n\td");
+    if (model == "evil")
+      say("a\x1b[31mb\xc2\x9b\x07"
+          "c\n\td");
     if (model != "echo" && model != "evil") {
       for (const char* piece : {"Hello", ", ", "world"}) say(piece);
     }
@@ -397,7 +411,8 @@ FakeDaemon::Seen FakeDaemon::seen() const {
 
 bool FakeDaemon::WaitForCancelled(int count) {
   std::unique_lock lock(state_->mutex);
-  return state_->changed.wait_for(lock, std::chrono::seconds(10), [&] { return state_->seen.cancelled >= count; });
+  return state_->changed.wait_for(lock, std::chrono::seconds(10),
+                                  [&] { return state_->seen.cancelled >= count; });
 }
 
 bool FakeDaemon::WaitForSilent() {

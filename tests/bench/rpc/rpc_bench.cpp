@@ -1,5 +1,5 @@
-// rumbo-rpc-bench SOCKET DAEMON_PID: what the daemon costs over gRPC with the fake engine, which must be loaded as "fake".
-// Prints "name<TAB>value<TAB>limit" lines; limits are those of docs/benchmarks.md.
+// rumbo-rpc-bench SOCKET DAEMON_PID: what the daemon costs over gRPC with the fake engine, which must be
+// loaded as "fake". Prints "name<TAB>value<TAB>limit" lines; limits are those of docs/benchmarks.md.
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -52,7 +52,8 @@ struct Batch {
 
 class Call final : public grpc::ClientReadReactor<GenerateResponse> {
  public:
-  Call(InferenceService::Stub* stub, Batch* batch, uint32_t tokens, const std::string& prompt) : batch_(batch), start_(Steady::now()) {
+  Call(InferenceService::Stub* stub, Batch* batch, uint32_t tokens, const std::string& prompt)
+      : batch_(batch), start_(Steady::now()) {
     request_.set_model("fake");
     request_.set_prompt(prompt);
     request_.mutable_sampling()->set_max_tokens(tokens);
@@ -95,7 +96,8 @@ class Call final : public grpc::ClientReadReactor<GenerateResponse> {
 };
 
 // Runs `count` calls at once to their end.
-std::vector<std::unique_ptr<Call>> Run(InferenceService::Stub* stub, Batch* batch, int count, uint32_t tokens, const std::string& prompt = "hello") {
+std::vector<std::unique_ptr<Call>> Run(InferenceService::Stub* stub, Batch* batch, int count, uint32_t tokens,
+                                       const std::string& prompt = "hello") {
   batch->open = count;
   std::vector<std::unique_ptr<Call>> calls;
   for (int i = 0; i < count; ++i) calls.push_back(std::make_unique<Call>(stub, batch, tokens, prompt));
@@ -104,7 +106,9 @@ std::vector<std::unique_ptr<Call>> Run(InferenceService::Stub* stub, Batch* batc
   return calls;
 }
 
-void Print(const char* name, double value, double limit) { std::printf("%s\t%.2f\t%g\n", name, value, limit); }
+void Print(const char* name, double value, double limit) {
+  std::printf("%s\t%.2f\t%g\n", name, value, limit);
+}
 
 }  // namespace
 
@@ -116,7 +120,8 @@ int main(int argc, char** argv) {
   const int pid = std::atoi(argv[2]);
   grpc::ChannelArguments args;
   args.SetInt("grpc.http2.bdp_probe", 0);
-  auto channel = grpc::CreateCustomChannel(std::string("unix:") + argv[1], grpc::InsecureChannelCredentials(), args);
+  auto channel =
+      grpc::CreateCustomChannel(std::string("unix:") + argv[1], grpc::InsecureChannelCredentials(), args);
   auto stub = InferenceService::NewStub(channel);
   Batch batch;
   Run(stub.get(), &batch, 16, 500);
@@ -124,7 +129,8 @@ int main(int argc, char** argv) {
   batch.tokens = 0;
   double before = CpuSeconds(pid);
   for (int i = 0; i < 10; ++i) Run(stub.get(), &batch, 16, 4000);
-  Print("gRPC: daemon CPU per streamed token, 16 streams, us", (CpuSeconds(pid) - before) / static_cast<double>(batch.tokens) * 1e6, 12);
+  Print("gRPC: daemon CPU per streamed token, 16 streams, us",
+        (CpuSeconds(pid) - before) / static_cast<double>(batch.tokens) * 1e6, 12);
 
   before = CpuSeconds(pid);
   constexpr int kRequests = 4000;
