@@ -105,10 +105,12 @@ class FakeTopologySource final : public TopologySource {
       done(topology);
     });
   }
-  void RefreshMemory(Topology& t) override {
+  bool changed = false;      // what RefreshMemory answers, once
+  bool RefreshMemory(Topology& t) override {
     for (MemoryPool& pool : t.pools) {
       if (const auto it = free.find(pool.id); it != free.end()) pool.free_bytes = it->second;
     }
+    return std::exchange(changed, false);
   }
   std::optional<Bytes> ProcessBytes(int64_t pid, const MemoryPool&) override {
     const auto it = process_bytes.find(pid);
