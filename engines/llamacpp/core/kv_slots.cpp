@@ -9,48 +9,60 @@ namespace {
 
 // Below this a prefix is not worth a copy: every chat of one model begins with the same few tokens.
 constexpr uint32_t kMinCopy = 16;
+// What is in host memory must save more to be worth the way back.
+constexpr uint32_t kMinRestore = 64;
+// Tokens between checkpoints.
+constexpr uint32_t kMarkDistance = 512;
 
 }  // namespace
 
-uint32_t CommonPrefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
-  const size_t n = std::min(a.size(), b.size());
-  const auto [ia, ib] = std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(n), b.begin());
-  return static_cast<uint32_t>(ia - a.begin());
-}
+KvSlots::KvSlots(ModelPort* port, uint64_t host_bytes)
+    : port_(port), host_(host_bytes / 2), max_checkpoint_bytes_(host_bytes / 2), slots_(port->traits().sequences) {}
 
-KvSlots::KvSlots(ModelPort* port) : port_(port), slots_(port->traits().sequences) {}
+bool KvSlots::NeedsMarks() const { return !port_->traits().rewindable || port_->traits().window > 0; }
 
-bool KvSlots::CanReuse(SequenceId sequence, uint32_t length) const {
-  const size_t held = slots_[Index(sequence)].tokens.size();
-  if (length == 0 || length > held) return false;
-  if (length == held) return true;
+uint32_t KvSlots::Reachable(SequenceId sequence, uint32_t common, bool* from_mark) const {
+  const Slot& slot = slots_[Index(sequence)];
   const PortTraits& traits = port_->traits();
-  if (!traits.rewindable) return false;
-  if (traits.window == 0) return true;
-  const int32_t oldest = port_->OldestPosition(sequence);
-  const int64_t needed = std::max<int64_t>(0, int64_t{length} - traits.window);
-  return oldest >= 0 && oldest <= needed;
+  *from_mark = false;
+  if (common == 0 || common == slot.tokens.size()) return common;
+  if (traits.rewindable) {
+    if (traits.window == 0) return common;
+    const int32_t oldest = port_->OldestPosition(sequence);
+    if (oldest >= 0 && oldest <= std::max<int64_t>(0, int64_t{common} - traits.window)) return common;
+  }
+  uint32_t best = 0;
+  for (const Mark& mark : slot.marks) {
+    if (mark.length <= common) best = mark.length;
+  }
+  *from_mark = best > 0;
+  return best;
 }
 
-KvSlots::Source KvSlots::BestSource(const std::string& key, const std::vector<TokenId>& prompt,
-                                    SequenceId except) const {
+KvSlots::Source KvSlots::BestSource(const std::string& key, const std::vector<TokenId>& prompt, SequenceId except) {
   Source best;
   const auto most = static_cast<uint32_t>(prompt.size() - 1);
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
-    if (slot.state == State::kFree || slot.key != key || static_cast<SequenceId>(i) == except) continue;
-    const uint32_t length = std::min(CommonPrefix(slot.tokens, prompt), most);
+    const auto sequence = static_cast<SequenceId>(i);
+    if (slot.state == State::kFree || slot.key != key || sequence == except) continue;
+    bool from_mark = false;
+    const uint32_t length = Reachable(sequence, std::min(CommonPrefix(slot.tokens, prompt), most), &from_mark);
     const bool better = length > best.length ||
                         (length == best.length && length > 0 && slot.state == State::kRetained);
-    if (better && CanReuse(static_cast<SequenceId>(i), length)) {
-      best = {static_cast<SequenceId>(i), length};
-    }
+    if (better) best = {sequence, nullptr, length, from_mark};
   }
+  uint32_t length = 0;
+  const HostCache::Entry* entry = host_.Find(key, prompt, &length, [&](const HostCache::Entry& e, uint32_t common) {
+    common = std::min(common, most);
+    if (common == e.tokens.size()) return common;
+    const PortTraits& traits = port_->traits();
+    const bool held = traits.rewindable && (traits.window == 0 ||
+                                            e.oldest <= std::max<int64_t>(0, int64_t{common} - traits.window));
+    return held ? common : 0;
+  });
+  if (entry != nullptr && length >= best.length + kMinRestore) best = {-1, entry, length, false};
   return best;
-}
-
-uint32_t KvSlots::Reusable(const std::string& key, const std::vector<TokenId>& prompt) const {
-  return BestSource(key, prompt, -1).length;
 }
 
 SequenceId KvSlots::CheapestRetained(SequenceId except) const {
@@ -69,18 +81,41 @@ SequenceId KvSlots::CheapestRetained(SequenceId except) const {
   return cheapest;
 }
 
-void KvSlots::MakeFree(Slot* slot, SequenceId sequence) {
+void KvSlots::DropMarks(Slot* slot, uint32_t longer_than) {
+  while (!slot->marks.empty() && slot->marks.back().length > longer_than) {
+    checkpoint_bytes_ -= slot->marks.back().state.bytes.size();
+    slot->marks.pop_back();
+  }
+}
+
+void KvSlots::SaveToHost(SequenceId sequence) {
+  const Slot& slot = slots_[Index(sequence)];
+  if (host_.max_bytes() == 0 || slot.tokens.size() < kMinRestore) return;
+  HostCache::Entry entry;
+  entry.oldest = port_->OldestPosition(sequence);
+  // Only what is in the window is saved.
+  if (port_->traits().window > 0) {
+    entry.oldest = std::max<int32_t>(entry.oldest, static_cast<int32_t>(slot.tokens.size()) -
+                                                       static_cast<int32_t>(port_->traits().window));
+  }
+  entry.state = port_->Save(sequence, false);
+  entry.key = slot.key;
+  entry.tokens = slot.tokens;
+  host_.Put(std::move(entry));
+}
+
+void KvSlots::MakeFree(SequenceId sequence, bool to_host) {
+  if (to_host) SaveToHost(sequence);
+  Slot& slot = slots_[Index(sequence)];
   port_->Truncate(sequence, 0);
-  slot->state = State::kFree;
-  slot->tokens.clear();
-  slot->key.clear();
-  slot->need = 0;
+  DropMarks(&slot, 0);
+  slot = Slot();
 }
 
 bool KvSlots::EvictOne() {
   const SequenceId victim = CheapestRetained(-1);
   if (victim < 0) return false;
-  MakeFree(&slots_[Index(victim)], victim);
+  MakeFree(victim, true);
   return true;
 }
 
@@ -89,7 +124,7 @@ SequenceId KvSlots::TakeSlot(SequenceId except) {
     if (slots_[i].state == State::kFree) return static_cast<SequenceId>(i);
   }
   const SequenceId victim = CheapestRetained(except);
-  if (victim >= 0) MakeFree(&slots_[Index(victim)], victim);
+  if (victim >= 0) MakeFree(victim, true);
   return victim;
 }
 
@@ -111,9 +146,45 @@ bool KvSlots::MakeRoom(uint32_t need, SequenceId except) {
     const SequenceId victim = CheapestRetained(except);
     RUMBO_CHECK(victim >= 0);
     retained -= slots_[Index(victim)].tokens.size();
-    MakeFree(&slots_[Index(victim)], victim);
+    MakeFree(victim, true);
   }
   return true;
+}
+
+bool KvSlots::CutBack(SequenceId sequence, const std::deque<Mark>& marks, uint32_t length, bool from_mark) {
+  if (from_mark) {
+    const auto mark = std::find_if(marks.begin(), marks.end(), [&](const Mark& m) { return m.length == length; });
+    RUMBO_CHECK(mark != marks.end());
+    if (!port_->Restore(sequence, mark->state, true)) return false;
+  }
+  return port_->Truncate(sequence, length);
+}
+
+uint32_t KvSlots::Install(const Source& source, SequenceId target) {
+  Slot& slot = slots_[Index(target)];
+  bool held = false;
+  if (source.entry != nullptr) {
+    port_->Truncate(target, 0);
+    held = port_->Restore(target, source.entry->state, false);
+    if (held && source.length < source.entry->tokens.size()) held = port_->Truncate(target, source.length);
+    if (held) slot.tokens.assign(source.entry->tokens.begin(), source.entry->tokens.begin() + source.length);
+  } else if (source.sequence == target) {
+    held = source.length == slot.tokens.size() || CutBack(target, slot.marks, source.length, source.from_mark);
+    if (held) slot.tokens.resize(source.length);
+  } else {
+    const Slot& from = slots_[Index(source.sequence)];
+    held = port_->Copy(source.sequence, target);
+    if (held && source.length < from.tokens.size()) {
+      held = CutBack(target, from.marks, source.length, source.from_mark);
+    }
+    if (held) slot.tokens.assign(from.tokens.begin(), from.tokens.begin() + source.length);
+  }
+  if (!held) {
+    port_->Truncate(target, 0);
+    slot.tokens.clear();
+  }
+  DropMarks(&slot, static_cast<uint32_t>(slot.tokens.size()));
+  return static_cast<uint32_t>(slot.tokens.size());
 }
 
 std::optional<KvSlots::Lease> KvSlots::Acquire(const std::string& key, const std::vector<TokenId>& prompt,
@@ -121,39 +192,34 @@ std::optional<KvSlots::Lease> KvSlots::Acquire(const std::string& key, const std
   RUMBO_CHECK(!prompt.empty());
   ++tick_;
   Source source = BestSource(key, prompt, -1);
-  if (source.length < kMinCopy && source.sequence >= 0 &&
-      slots_[Index(source.sequence)].state == State::kLive) {
-    source = {};
-  }
+  const bool retained = source.sequence >= 0 && slots_[Index(source.sequence)].state == State::kRetained;
+  if (source.sequence >= 0 && !retained && source.length < kMinCopy) source = {};
   if (!MakeRoom(need, source.sequence)) return std::nullopt;
 
   SequenceId target = -1;
-  if (source.sequence >= 0 && slots_[Index(source.sequence)].state == State::kRetained) {
+  if (retained) {
     // Work on in place where this goes on from most of what is there; else keep that for others.
     const bool continues = 2 * source.length >= slots_[Index(source.sequence)].tokens.size();
     if (continues || source.length < kMinCopy) target = source.sequence;
   }
   if (target < 0) target = TakeSlot(source.sequence);
-  if (target < 0 && source.sequence >= 0 && slots_[Index(source.sequence)].state == State::kRetained) {
-    target = source.sequence;
-  }
+  if (target < 0 && retained) target = source.sequence;
   if (target < 0) return std::nullopt;
+  if (target == source.sequence && 2 * source.length < slots_[Index(target)].tokens.size()) SaveToHost(target);
+  // Evicting may have moved entries of the host cache about.
+  if (source.entry != nullptr) source = BestSource(key, prompt, target);
 
   Slot& slot = slots_[Index(target)];
-  uint32_t reused = 0;
-  if (target == source.sequence) {
-    reused = source.length;
-    if (slot.tokens.size() > reused && !port_->Truncate(target, reused)) reused = 0;
-  } else if (source.sequence >= 0) {
-    slots_[Index(source.sequence)].last_used = tick_;
-    if (port_->CopyPrefix(source.sequence, target, source.length)) reused = source.length;
-  }
   slot.state = State::kLive;
   slot.key = key;
-  slot.tokens.assign(prompt.begin(), prompt.begin() + reused);
   slot.need = need;
   slot.last_used = tick_;
   ++live_;
+  uint32_t reused = 0;
+  if (source.sequence >= 0 || source.entry != nullptr) {
+    if (source.sequence >= 0) slots_[Index(source.sequence)].last_used = tick_;
+    reused = Install(source, target);
+  }
   return Lease{target, reused};
 }
 
@@ -162,12 +228,8 @@ uint32_t KvSlots::Improve(SequenceId sequence, const std::vector<TokenId>& promp
   RUMBO_CHECK(slot.state == State::kLive);
   const Source source = BestSource(slot.key, prompt, sequence);
   if (source.length < slot.tokens.size() + kMinCopy) return static_cast<uint32_t>(slot.tokens.size());
-  slots_[Index(source.sequence)].last_used = ++tick_;
-  slot.tokens.clear();
-  if (port_->CopyPrefix(source.sequence, sequence, source.length)) {
-    slot.tokens.assign(prompt.begin(), prompt.begin() + source.length);
-  }
-  return static_cast<uint32_t>(slot.tokens.size());
+  if (source.sequence >= 0) slots_[Index(source.sequence)].last_used = ++tick_;
+  return Install(source, sequence);
 }
 
 void KvSlots::Append(SequenceId sequence, const TokenId* tokens, size_t count) {
@@ -177,12 +239,32 @@ void KvSlots::Append(SequenceId sequence, const TokenId* tokens, size_t count) {
 
 bool KvSlots::Truncate(SequenceId sequence, uint32_t length) {
   Slot& slot = slots_[Index(sequence)];
-  if (!port_->Truncate(sequence, length)) {
-    slot.tokens.clear();
-    return false;
+  const bool done = port_->Truncate(sequence, length);
+  slot.tokens.resize(done ? std::min<size_t>(slot.tokens.size(), length) : 0);
+  DropMarks(&slot, static_cast<uint32_t>(slot.tokens.size()));
+  return done;
+}
+
+void KvSlots::Checkpoint(SequenceId sequence, bool end) {
+  if (!NeedsMarks() || max_checkpoint_bytes_ == 0) return;
+  Slot& slot = slots_[Index(sequence)];
+  const auto length = static_cast<uint32_t>(slot.tokens.size());
+  // While all fits into the window any length can be gone back to.
+  if (port_->traits().rewindable && length <= port_->traits().window) return;
+  const uint32_t last = slot.marks.empty() ? 0 : slot.marks.back().length;
+  if (length < last + (end ? kMinRestore : kMarkDistance)) return;
+  Mark mark{length, port_->Save(sequence, true)};
+  if (mark.state.bytes.empty() || mark.state.bytes.size() > max_checkpoint_bytes_) return;
+  checkpoint_bytes_ += mark.state.bytes.size();
+  slot.marks.push_back(std::move(mark));
+  // Over the limit: the slot with most checkpoints gives up every second one's elder.
+  while (checkpoint_bytes_ > max_checkpoint_bytes_) {
+    const auto most = std::max_element(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
+      return a.marks.size() < b.marks.size();
+    });
+    checkpoint_bytes_ -= most->marks.front().state.bytes.size();
+    most->marks.pop_front();
   }
-  slot.tokens.resize(std::min<size_t>(slot.tokens.size(), length));
-  return true;
 }
 
 void KvSlots::Release(SequenceId sequence, bool keep) {
@@ -190,12 +272,28 @@ void KvSlots::Release(SequenceId sequence, bool keep) {
   RUMBO_CHECK(slot.state == State::kLive);
   --live_;
   if (!keep || slot.tokens.empty()) {
-    MakeFree(&slot, sequence);
+    MakeFree(sequence, false);
     return;
   }
   slot.state = State::kRetained;
   slot.need = 0;
   slot.last_used = ++tick_;
+}
+
+bool KvSlots::Move(SequenceId from, SequenceId to) {
+  Slot& source = slots_[Index(from)];
+  Slot& target = slots_[Index(to)];
+  RUMBO_CHECK(source.state == State::kLive && target.state != State::kLive);
+  SequenceState displaced;
+  if (target.state == State::kRetained) displaced = port_->Save(to, false);
+  if (!port_->Copy(from, to)) return false;
+  port_->Truncate(from, 0);
+  if (target.state == State::kRetained && !port_->Restore(from, displaced, false)) {
+    DropMarks(&target, 0);
+    target = Slot();
+  }
+  std::swap(source, target);
+  return true;
 }
 
 uint64_t KvSlots::cells_used() const {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engines/llamacpp/core/host_cache.h"
 #include "engines/llamacpp/core/model_port.h"
 
 namespace rumbo {
@@ -11,12 +13,16 @@ namespace rumbo {
 // Who holds which sequence of the KV cache and with which tokens; finds prompts that are there already.
 //
 // A slot is free, live (a request works in it) or retained (a finished request's tokens, kept as cache until the
-// room is needed). Nothing is shared between different cache keys.
+// room is needed; then they move to host memory). Nothing is shared between different cache keys.
+//
+// Layers with a window or a recurrent state cannot be cut back at will. For them checkpoints of just those layers are
+// kept in host memory while a prompt is read; a sequence can be cut back to any of them.
 //
 // Threading: the decode loop's thread only. Ownership: borrows the port.
 class KvSlots {
  public:
-  explicit KvSlots(ModelPort* port);
+  // At most `host_bytes` of host memory for states and checkpoints, half for each.
+  KvSlots(ModelPort* port, uint64_t host_bytes);
 
   struct Lease {
     SequenceId sequence = -1;
@@ -29,9 +35,6 @@ class KvSlots {
   // O(slots * prompt).
   std::optional<Lease> Acquire(const std::string& key, const std::vector<TokenId>& prompt, uint32_t need);
 
-  // What Acquire would reuse, without acting.
-  uint32_t Reusable(const std::string& key, const std::vector<TokenId>& prompt) const;
-
   // Looks again for a longer beginning of `prompt` than the live sequence holds and takes it over. Returns what
   // the sequence holds now.
   uint32_t Improve(SequenceId sequence, const std::vector<TokenId>& prompt);
@@ -41,49 +44,73 @@ class KvSlots {
   // Forgets all but `length` tokens of a live sequence. False where the memory cannot; it is then empty.
   bool Truncate(SequenceId sequence, uint32_t length);
 
+  // A part of a prompt was read: makes a checkpoint where the memory needs them and the last one is far enough back.
+  // With `end` the prompt is complete.
+  void Checkpoint(SequenceId sequence, bool end);
+
   // The request is over. Its tokens stay as cache if `keep`.
   void Release(SequenceId sequence, bool keep);
 
   // Drops the retained slot that is cheapest to lose. False where there is none.
   bool EvictOne();
 
+  // Moves the live sequence to the id `to`, which is free or retained; what is retained there moves the other way.
+  // False where nothing was moved.
+  bool Move(SequenceId from, SequenceId to);
+  bool IsLive(SequenceId sequence) const { return slots_[Index(sequence)].state == State::kLive; }
+
   const std::vector<TokenId>& tokens(SequenceId sequence) const { return slots_[Index(sequence)].tokens; }
-  // Whether `length` tokens of the sequence can be copied or cut back to.
-  bool CanReuse(SequenceId sequence, uint32_t length) const;
 
   uint32_t live() const { return live_; }
   // Tokens held, live and retained.
   uint64_t cells_used() const;
+  uint64_t host_bytes_used() const { return host_.bytes() + checkpoint_bytes_; }
 
  private:
   enum class State { kFree, kLive, kRetained };
+  struct Mark {
+    uint32_t length = 0;
+    SequenceState state;
+  };
   struct Slot {
     State state = State::kFree;
     std::string key;
     std::vector<TokenId> tokens;
+    std::deque<Mark> marks;  // checkpoints, shortest first
     uint32_t need = 0;       // live: tokens it may grow to
     uint64_t last_used = 0;  // ticks
   };
+  // Where a beginning of a prompt can be had: a sequence, perhaps with a checkpoint of it, or host memory.
   struct Source {
     SequenceId sequence = -1;
+    const HostCache::Entry* entry = nullptr;
     uint32_t length = 0;
+    bool from_mark = false;
   };
 
   static size_t Index(SequenceId sequence) { return static_cast<size_t>(sequence); }
-  Source BestSource(const std::string& key, const std::vector<TokenId>& prompt, SequenceId except) const;
+  bool NeedsMarks() const;
+  // The longest length up to `common` that the slot can be cut back to, and whether by a checkpoint.
+  uint32_t Reachable(SequenceId sequence, uint32_t common, bool* from_mark) const;
+  Source BestSource(const std::string& key, const std::vector<TokenId>& prompt, SequenceId except);
+  // Makes `target` hold what the source has. Returns the tokens it holds then.
+  uint32_t Install(const Source& source, SequenceId target);
+  bool CutBack(SequenceId sequence, const std::deque<Mark>& marks, uint32_t length, bool from_mark);
   // A slot to put a new request in that is not `except`; evicts where needed. -1: none.
   SequenceId TakeSlot(SequenceId except);
   SequenceId CheapestRetained(SequenceId except) const;
   bool MakeRoom(uint32_t need, SequenceId except);
-  void MakeFree(Slot* slot, SequenceId sequence);
+  void SaveToHost(SequenceId sequence);
+  void MakeFree(SequenceId sequence, bool to_host);
+  void DropMarks(Slot* slot, uint32_t longer_than);
 
   ModelPort* const port_;
+  HostCache host_;
+  const uint64_t max_checkpoint_bytes_;
+  uint64_t checkpoint_bytes_ = 0;
   std::vector<Slot> slots_;
   uint32_t live_ = 0;
   uint64_t tick_ = 0;
 };
-
-// The number of equal tokens at the beginning.
-uint32_t CommonPrefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b);
 
 }  // namespace rumbo

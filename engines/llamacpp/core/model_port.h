@@ -66,19 +66,22 @@ class ModelPort {
   // valid until the next Decode.
   virtual float* Logits(size_t batch_index) = 0;
 
-  // Makes `to` (emptied first) hold the first `length` tokens of `from`. The caller has checked window and
-  // rewindable. Returns false where the memory cannot do that; `to` is then empty.
-  virtual bool CopyPrefix(SequenceId from, SequenceId to, uint32_t length) = 0;
+  // Makes `to` (emptied first) hold what `from` holds. Returns false where the memory cannot do that; `to` is then
+  // empty.
+  virtual bool Copy(SequenceId from, SequenceId to) = 0;
 
-  // Forgets all but the first `length` tokens. False where the memory cannot; the sequence is then empty.
+  // Forgets all but the first `length` tokens. The caller has checked rewindable and the window, or restored a state of
+  // that length before. False where the memory cannot; the sequence is then empty.
   virtual bool Truncate(SequenceId sequence, uint32_t length) = 0;
 
   // The smallest position the sequence still holds in every layer; -1 when empty.
   virtual int32_t OldestPosition(SequenceId sequence) const = 0;
 
-  // The state of `sequence` as bytes, and back into an empty sequence. `only_window` saves just what cannot be
-  // cut back: window and recurrent layers. Save returns no bytes where it fails.
+  // The state of `sequence` as bytes; none where that fails. `only_window` saves just what cannot be cut back: the
+  // windows of windowed layers and the state of recurrent ones.
   virtual SequenceState Save(SequenceId sequence, bool only_window) = 0;
+  // Back into a sequence: an empty one, or with `only_window` one whose other layers hold at least as many tokens.
+  // False where that fails; the sequence is then empty.
   virtual bool Restore(SequenceId sequence, const SequenceState& state, bool only_window) = 0;
 
   // The token ends the answer.

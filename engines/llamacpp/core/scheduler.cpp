@@ -19,6 +19,9 @@ constexpr uint32_t kMinHold = 32;
 // prompts are read with: short prompts go first, long ones not never.
 constexpr double kAging = 0.5;
 
+// Steps that streams may have gaps between them before they are moved together.
+constexpr uint32_t kGapPatience = 8;
+
 absl::Status Cancelled() {
   return Error(absl::StatusCode::kCancelled, Reason::kCancelled, "cancelled by the caller");
 }
@@ -48,7 +51,7 @@ struct Scheduler::Run {
 };
 
 Scheduler::Scheduler(ModelPort* port, const Clock* clock, SchedulerOptions options)
-    : port_(port), clock_(clock), options_(options), slots_(port), model_(options.prefill_chunk) {
+    : port_(port), clock_(clock), options_(options), slots_(port, options.host_cache_bytes), model_(options.prefill_chunk) {
   RUMBO_CHECK(options_.sessions >= 1 && options_.sessions <= port->traits().sequences);
   RUMBO_CHECK(options_.prefill_chunk >= 1 && options_.prefill_chunk <= port->traits().batch);
 }
@@ -198,6 +201,7 @@ bool Scheduler::Step() {
   // one, or the batch would be split where its sequences differ in length.
   const bool one_pass = port_->traits().unified;
   bool computed = false;
+  if (!one_pass) CloseGaps();
   AddDecodes();
   if (!one_pass) computed |= ComputeBatch();
   for (Run* run : order) {
@@ -212,6 +216,26 @@ bool Scheduler::Step() {
   if (computed) model_.Spend(decoding, allowed - budget);
   Sweep();
   return computed;
+}
+
+// Separate streams are computed in one pass only where their ids follow each other; each gap costs another pass over
+// the weights. Moves the last stream into the first gap that is not in use, once gaps have stayed for a while.
+void Scheduler::CloseGaps() {
+  std::vector<Run*> decoding;
+  for (const auto& run : running_) {
+    if (!run->over && run->phase == Phase::kDecode && !run->paused) decoding.push_back(run.get());
+  }
+  if (decoding.size() < 2) return;
+  std::sort(decoding.begin(), decoding.end(), [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
+  SequenceId gap = -1;
+  for (size_t i = 1; i < decoding.size() && gap < 0; ++i) {
+    const SequenceId next = decoding[i - 1]->sequence + 1;
+    if (next != decoding[i]->sequence && !slots_.IsLive(next)) gap = next;
+  }
+  gap_steps_ = gap < 0 ? 0 : gap_steps_ + 1;
+  if (gap_steps_ < kGapPatience) return;
+  if (slots_.Move(decoding.back()->sequence, gap)) decoding.back()->sequence = gap;
+  gap_steps_ = kGapPatience - 1;  // the next gap follows in the next step
 }
 
 void Scheduler::AddDecodes() {
@@ -334,6 +358,7 @@ void Scheduler::TakePart(const Part& part) {
   for (uint32_t i = 0; i < part.tokens; ++i) {
     slots_.Append(run->sequence, &batch_[part.first + i].token, 1);
   }
+  if (part.prefill) slots_.Checkpoint(run->sequence, Computed(*run) + 1 >= run->job.prompt.size());
   const size_t last = part.first + part.tokens - 1;
   if (batch_[last].output) {
     TakeToken(run, last);

@@ -21,6 +21,7 @@ struct SchedulerOptions {
   uint32_t prefill_chunk = 512;       // most prompt tokens per step
   uint32_t max_waiting = 4096;        // requests in the queue; more are refused
   bool share_prefixes = true;
+  uint64_t host_cache_bytes = 0;         // host memory for states that leave the KV cache
 };
 
 // Runs many answers over one model by continuous batching: each step computes one token for every running answer
@@ -71,6 +72,7 @@ class Scheduler {
     uint32_t tokens;
     bool prefill;
   };
+  void CloseGaps();
   void AddDecodes();
   void AddPrefill(Run* run, uint32_t end);
   std::vector<Run*> PrefillOrder();
@@ -101,6 +103,7 @@ class Scheduler {
   std::vector<BatchToken> batch_;
   std::vector<Part> parts_;
   EngineStats stats_;
+  uint32_t gap_steps_ = 0;  // steps in a row whose streams had gaps between them
 };
 
 }  // namespace rumbo

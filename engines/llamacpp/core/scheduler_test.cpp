@@ -64,6 +64,7 @@ class SchedulerTest : public testing::TestWithParam<bool> {
     options.sessions = sessions;
     options.context_per_session = per_session;
     options.prefill_chunk = 64;
+    options.host_cache_bytes = host_bytes_;
     scheduler_ = std::make_unique<Scheduler>(port_.get(), &clock_, options);
   }
 
@@ -89,6 +90,7 @@ class SchedulerTest : public testing::TestWithParam<bool> {
   std::unique_ptr<FakePort> port_;
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t last_id_ = 0;
+  uint64_t host_bytes_ = 0;
 };
 
 TEST_P(SchedulerTest, AnswersEqualThoseOfEachPromptAlone) {
@@ -202,6 +204,79 @@ TEST_P(SchedulerTest, WindowedModelsReuseOnlyWhatTheWindowStillHolds) {
   const auto third = Submit(Concat(Concat(Range(1, 150), Range(700, 20)), Range(800, 5)), 4);
   RunAll();
   EXPECT_EQ(third->text, Expected(Concat(Concat(Range(1, 150), Range(700, 20)), Range(800, 5)), 4));
+}
+
+TEST_P(SchedulerTest, CheckpointsReachBehindTheWindow) {
+  host_bytes_ = 1 << 20;
+  Make(1, 4096, 0, 32);
+  const auto first = Submit(Range(1, 990), 4);
+  RunAll();
+  const auto other = Submit(Concat(Range(1, 800), Range(20, 20)), 4);
+  RunAll();
+  EXPECT_EQ(other->text, Expected(Concat(Range(1, 800), Range(20, 20)), 4));
+  EXPECT_EQ(other->finished.cached_tokens, 512u);
+}
+
+TEST_P(SchedulerTest, RecurrentModelsGoBackToCheckpoints) {
+  host_bytes_ = 1 << 20;
+  PortTraits traits;
+  traits.sequences = 1;
+  traits.unified = GetParam();
+  traits.context_total = traits.context_per_sequence = 4096;
+  traits.batch = 512;
+  traits.rewindable = false;
+  Make(1, 4096, traits);
+  const auto prompt = Range(1, 700);
+  const auto first = Submit(prompt, 4);
+  RunAll();
+  // The same prompt again: the state at its end was kept, or that one token earlier.
+  const auto again = Submit(prompt, 4);
+  RunAll();
+  EXPECT_EQ(again->text, Expected(prompt, 4));
+  EXPECT_GE(again->finished.cached_tokens, 512u);
+}
+
+TEST_P(SchedulerTest, EvictedConversationComesBackFromHostMemory) {
+  host_bytes_ = 1 << 20;
+  Make(1, 512);
+  Submit(Range(1, 200), 4);
+  RunAll();
+  Submit(Concat({1}, Range(400, 200)), 4);  // another conversation takes the only slot
+  RunAll();
+  std::vector<TokenId> next = Range(1, 200);
+  for (int i = 0; i < 4; ++i) next.push_back(FakePort::Next(next));
+  next.push_back(7);
+  const uint64_t before = port_->tokens_computed;
+  const auto back = Submit(next, 3);
+  RunAll();
+  EXPECT_EQ(back->text, Expected(next, 3));
+  EXPECT_EQ(back->finished.cached_tokens, 203u);
+  EXPECT_EQ(port_->tokens_computed - before, 2 + 2u);
+}
+
+TEST_P(SchedulerTest, HostMemoryIsNotSharedBetweenOwnersEither) {
+  host_bytes_ = 1 << 20;
+  Make(1, 512);
+  Submit(Range(1, 200), 4, "alice");
+  RunAll();
+  Submit(Range(400, 200), 4, "bob");
+  RunAll();
+  const auto bob = Submit(Range(1, 200), 4, "bob");
+  RunAll();
+  EXPECT_EQ(bob->finished.cached_tokens, 0u);
+}
+
+TEST_P(SchedulerTest, StreamsWithGapsAreMovedTogether) {
+  host_bytes_ = 1 << 20;
+  Make(6, 512);
+  std::vector<std::shared_ptr<FakeSink>> sinks;
+  // Every second one is short.
+  for (TokenId i = 0; i < 6; ++i) sinks.push_back(Submit(Range(100 * i + 1, 20), i % 2 == 0 ? 5 : 120));
+  RunAll();
+  for (TokenId i = 0; i < 6; ++i) {
+    EXPECT_EQ(sinks[static_cast<size_t>(i)]->text, Expected(Range(100 * i + 1, 20), i % 2 == 0 ? 5 : 120)) << i;
+  }
+  EXPECT_EQ(port_->copies > 0, !GetParam());
 }
 
 TEST_P(SchedulerTest, SharingWorksInsideAWindow) {

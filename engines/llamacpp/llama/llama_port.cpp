@@ -54,16 +54,15 @@ float* LlamaPort::Logits(size_t batch_index) {
   return logits;
 }
 
-bool LlamaPort::CopyPrefix(SequenceId from, SequenceId to, uint32_t length) {
+bool LlamaPort::Copy(SequenceId from, SequenceId to) {
   llama_memory_t memory = llama_get_memory(loaded_->context);
   llama_memory_seq_rm(memory, to, -1, -1);
-  if (*loaded_->settings.kv_unified) {
-    llama_memory_seq_cp(memory, from, to, 0, static_cast<int32_t>(length));
-    return true;
-  }
-  // Between streams libllama copies whole sequences only.
+  // Within one pool of cells this only counts them twice; between streams it copies their whole buffers.
   llama_memory_seq_cp(memory, from, to, -1, -1);
-  return Truncate(to, length);
+  if (!*loaded_->settings.kv_unified || traits_.window == 0) return true;
+  // Window cells that several sequences own are never given back when they leave the window, so each gets its own.
+  const SequenceState window = Save(from, true);
+  return !window.bytes.empty() && Restore(to, window, true);
 }
 
 bool LlamaPort::Truncate(SequenceId sequence, uint32_t length) {

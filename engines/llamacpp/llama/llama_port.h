@@ -19,7 +19,7 @@ class LlamaPort final : public ModelPort {
   const PortTraits& traits() const override { return traits_; }
   DecodeResult Decode(std::span<const BatchToken> batch) override;
   float* Logits(size_t batch_index) override;
-  bool CopyPrefix(SequenceId from, SequenceId to, uint32_t length) override;
+  bool Copy(SequenceId from, SequenceId to) override;
   bool Truncate(SequenceId sequence, uint32_t length) override;
   int32_t OldestPosition(SequenceId sequence) const override;
   SequenceState Save(SequenceId sequence, bool only_window) override;

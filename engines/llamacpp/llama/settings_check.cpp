@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kMaxSequences = 256;  // of libllama
 constexpr uint32_t kDefaultContext = 4096;
+constexpr Bytes kDefaultHostCache = 256 * kMiB;
 
 const std::set<std::string, std::less<>>& KnownExtras() {
   static const std::set<std::string, std::less<>> known = {"outputs", "prefill_chunk", "prefix_sequences", "share_prefixes"};
@@ -108,6 +109,7 @@ absl::StatusOr<EngineSettings> CompleteSettings(const EngineSettings& asked, con
   if (!s.mmap) s.mmap = true;
   if (!s.kv_unified) s.kv_unified = false;
   if (!s.swa_full) s.swa_full = false;
+  if (!s.host_cache_bytes) s.host_cache_bytes = kDefaultHostCache;
   if (s.draft_tokens.value_or(0) > 0) return NotImplemented("settings.draft_tokens above 0");
 
   for (const auto& [key, fallback, low, high] :

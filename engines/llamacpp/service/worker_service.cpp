@@ -92,6 +92,7 @@ absl::StatusOr<engine::v1::LoadedInfo> WorkerService::DoLoad(const engine::v1::L
   RUMBO_ASSIGN_OR_RETURN(options.prefill_chunk, ExtraNumber(s, "prefill_chunk", 512, 1, *s.batch));
   RUMBO_ASSIGN_OR_RETURN(const uint32_t share, ExtraNumber(s, "share_prefixes", 1, 0, 1));
   options.share_prefixes = share != 0;
+  options.host_cache_bytes = *s.host_cache_bytes;
   loop_.Adopt(std::make_unique<Scheduler>(port_.get(), &clock_, options));
 
   engine::v1::LoadedInfo info;
@@ -104,6 +105,13 @@ absl::StatusOr<engine::v1::LoadedInfo> WorkerService::DoLoad(const engine::v1::L
     out->set_what(item.what);
     out->set_bytes(item.bytes);
     out->set_source(item.source);
+  }
+  if (*s.host_cache_bytes > 0) {
+    auto* cache = info.add_memory();
+    cache->set_pool("host");
+    cache->set_what("host_cache");
+    cache->set_bytes(*s.host_cache_bytes);
+    cache->set_source("limit");
   }
   info.set_has_chat_template(chat_template_ != nullptr);
   for (const std::string& word : Capabilities(*model_, chat_template_.get())) info.add_capabilities(word);

@@ -18,7 +18,8 @@ class FakePort final : public ModelPort {
   static constexpr uint32_t kVocabulary = 1000;
   static constexpr TokenId kEnd = 0;
 
-  explicit FakePort(PortTraits traits) : traits_(traits), held_(traits.sequences), oldest_(traits.sequences, 0) {
+  explicit FakePort(PortTraits traits)
+      : traits_(traits), held_(traits.sequences), oldest_(traits.sequences, 0), state_at_(traits.sequences, 0) {
     traits_.vocabulary = kVocabulary;
   }
 
@@ -46,14 +47,16 @@ class FakePort final : public ModelPort {
     }
     outputs_.assign(batch.size(), {});
     for (size_t i = 0; i < batch.size(); ++i) {
-      auto& sequence = held_[static_cast<size_t>(batch[i].sequence)];
+      auto& sequence = held_[Index(batch[i].sequence)];
       RUMBO_CHECK(batch[i].position == static_cast<int32_t>(sequence.size()));
+      RUMBO_CHECK(state_at_[Index(batch[i].sequence)] == sequence.size());
       sequence.push_back(batch[i].token);
+      state_at_[Index(batch[i].sequence)] = sequence.size();
       RUMBO_CHECK(sequence.size() <= traits_.context_per_sequence);
       ++tokens_computed;
       if (batch[i].output) outputs_[i] = sequence;
       if (traits_.window > 0) {
-        auto& oldest = oldest_[static_cast<size_t>(batch[i].sequence)];
+        auto& oldest = oldest_[Index(batch[i].sequence)];
         oldest = std::max(oldest, static_cast<int32_t>(sequence.size()) - static_cast<int32_t>(traits_.window + slack));
       }
     }
@@ -67,47 +70,88 @@ class FakePort final : public ModelPort {
     return logits_.data();
   }
 
-  bool CopyPrefix(SequenceId from, SequenceId to, uint32_t length) override {
+  bool Copy(SequenceId from, SequenceId to) override {
     ++copies;
-    auto& source = held_[static_cast<size_t>(from)];
-    RUMBO_CHECK(length <= source.size());
-    RUMBO_CHECK(traits_.rewindable || length == source.size());
-    held_[static_cast<size_t>(to)].assign(source.begin(), source.begin() + length);
-    oldest_[static_cast<size_t>(to)] = oldest_[static_cast<size_t>(from)];
+    held_[Index(to)] = held_[Index(from)];
+    oldest_[Index(to)] = oldest_[Index(from)];
+    state_at_[Index(to)] = state_at_[Index(from)];
     return true;
   }
 
+  // Windows and recurrent states that do not belong to the new length make the sequence useless: Decode checks that.
   bool Truncate(SequenceId sequence, uint32_t length) override {
-    auto& tokens = held_[static_cast<size_t>(sequence)];
-    if (length != 0 && length < tokens.size() && !traits_.rewindable) {
+    auto& tokens = held_[Index(sequence)];
+    if (length == 0) {
       tokens.clear();
-      return false;
+      oldest_[Index(sequence)] = 0;
+      state_at_[Index(sequence)] = 0;
+      return true;
     }
     if (length < tokens.size()) tokens.resize(length);
-    if (length == 0) oldest_[static_cast<size_t>(sequence)] = 0;
+    if (state_at_[Index(sequence)] == length) return true;
+    const int64_t needed = std::max<int64_t>(0, int64_t{length} - traits_.window);
+    const bool held = traits_.rewindable && (traits_.window == 0 || oldest_[Index(sequence)] <= needed);
+    state_at_[Index(sequence)] = held ? length : kDamaged;
     return true;
   }
 
   int32_t OldestPosition(SequenceId sequence) const override {
-    return held_[static_cast<size_t>(sequence)].empty() ? -1 : oldest_[static_cast<size_t>(sequence)];
+    return held_[Index(sequence)].empty() ? -1 : oldest_[Index(sequence)];
   }
 
-  SequenceState Save(SequenceId, bool) override { return {}; }
-  bool Restore(SequenceId, const SequenceState&, bool) override { return false; }
+  SequenceState Save(SequenceId sequence, bool only_window) override {
+    ++saves;
+    SequenceState state;
+    const auto put = [&](int64_t value) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+      state.bytes.insert(state.bytes.end(), bytes, bytes + sizeof(value));
+    };
+    const auto& tokens = held_[Index(sequence)];
+    put(static_cast<int64_t>(tokens.size()));
+    put(std::max<int64_t>(0, traits_.window == 0 ? 0 : static_cast<int64_t>(tokens.size()) - traits_.window));
+    if (!only_window) {
+      for (const TokenId token : tokens) put(token);
+    }
+    return state;
+  }
+
+  bool Restore(SequenceId sequence, const SequenceState& state, bool only_window) override {
+    ++restores;
+    std::vector<int64_t> values(state.bytes.size() / sizeof(int64_t));
+    std::copy(state.bytes.begin(), state.bytes.end(), reinterpret_cast<uint8_t*>(values.data()));
+    RUMBO_CHECK(values.size() >= 2);
+    auto& tokens = held_[Index(sequence)];
+    if (only_window) {
+      RUMBO_CHECK(static_cast<size_t>(values[0]) <= tokens.size());
+    } else {
+      RUMBO_CHECK(tokens.empty());
+      for (size_t i = 2; i < values.size(); ++i) tokens.push_back(static_cast<TokenId>(values[i]));
+    }
+    state_at_[Index(sequence)] = static_cast<size_t>(values[0]);
+    oldest_[Index(sequence)] = static_cast<int32_t>(values[1]);
+    return true;
+  }
+
   bool IsEndOfText(TokenId token) const override { return token == kEnd; }
   std::string Piece(TokenId token, bool) const override { return " " + std::to_string(token); }
 
   int decodes = 0;
   int copies = 0;
+  int saves = 0;
+  int restores = 0;
   uint64_t tokens_computed = 0;
   uint32_t slack = 0;  // tokens a window keeps beyond its size
   bool fail_next = false;
   std::vector<size_t> batch_sizes;
 
  private:
+  static constexpr size_t kDamaged = SIZE_MAX;
+  static size_t Index(SequenceId sequence) { return static_cast<size_t>(sequence); }
+
   PortTraits traits_;
   std::vector<std::vector<TokenId>> held_;
   std::vector<int32_t> oldest_;
+  std::vector<size_t> state_at_;  // the length that windows and recurrent states belong to
   std::vector<std::vector<TokenId>> outputs_;
   std::vector<float> logits_;
 };
