@@ -1,13 +1,17 @@
 #include "daemon/http/server.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <fstream>
 #include <future>
 
+#include "base/os/unique_fd.h"
 #include "base/status.h"
+#include "daemon/http/handlers.h"
 #include "daemon/http/test_client.h"
 #include "tests/fakes/fake_core.h"
 
@@ -428,6 +432,57 @@ TEST_F(HttpServerTest, HalfCloseKeepsRunningUntilClientIsGone) {
   EXPECT_TRUE(core_.AwaitEnded(2));  // the second only ends by being cancelled
 }
 
+TEST_F(HttpServerTest, ThousandDisconnectsAtAnyPointEndEveryRequest) {
+  // Endless answers: each ends only because its client has left, at a point set by the number.
+  core_.SetScript([](const InferenceRequest& request, AnswerSink& sink, FakeCore::Call& call) {
+    FakeCore::Begin(request, sink, 1);
+    ChunkEvent chunk;
+    do {
+      chunk = ChunkEvent();
+      chunk.text = "endless";
+    } while (call.Send(sink, chunk));
+    sink.OnEnd(FakeCore::Cancelled(), nullptr);
+  });
+  const std::string body = Prompt(R"("stream":true)");
+  const std::string request = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port()) +
+                              "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+                              "\r\n\r\n" + body;
+  for (size_t i = 0; i < 1000; ++i) {
+    Client client(port());
+    const size_t at = i * 7919 % (2 * request.size());
+    client.Send(request.substr(0, at));
+    if (at >= request.size()) client.ReadUntil(i % 3 == 0 ? "endless" : i % 3 == 1 ? "HTTP" : "");
+  }
+  EXPECT_EQ(Get("/live").status, 200);
+  EXPECT_TRUE(core_.AwaitEnded(core_.requests().size()));
+  EXPECT_GT(core_.requests().size(), 100u);
+}
+
+TEST_F(HttpServerTest, RunsOutOfDescriptorsAndRecovers) {
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<UniqueFd> clients;  // made before the limit, so that the server alone meets it
+  for (int i = 0; i < 100; ++i) clients.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(clients.back().get()) + 21;
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (const UniqueFd& fd : clients) ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  int shed = 0;
+  for (const UniqueFd& fd : clients) {
+    timeval limit{0, 200'000};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    char byte;
+    if (shed < 50 && ::recv(fd.get(), &byte, 1, 0) == 0) ++shed;
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(shed, 50);
+  EXPECT_EQ(Get("/live").status, 200);
+}
+
 TEST_F(HttpServerTest, SlowClientPausesEngineAndGetsEverything) {
   constexpr int kChunks = 3000;
   const std::string piece(4000, 'q');
@@ -487,6 +542,18 @@ TEST_F(HttpServerTest, SecondServerOnThePortIsRefused) {
   const auto second = HttpServer::Start(options, &core_);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(ReasonOf(second.status()), Reason::kAddressInUse);
+}
+
+TEST_F(HttpServerTest, RoutesThatCannotWorkYetStandInTheTable) {
+  std::ifstream file(RUMBO_SOURCE_DIR "/docs/unimplemented.md");
+  const std::string table((std::istreambuf_iterator<char>(file)), {});
+  size_t count = 0;
+  for (const Route& route : Routes()) {
+    if (route.handler != HandleUnimplemented) continue;
+    EXPECT_NE(table.find("`" + std::string(route.path) + "`"), std::string::npos) << route.path;
+    ++count;
+  }
+  EXPECT_GT(count, 0u);
 }
 
 TEST_F(HttpServerTest, SecondPortHasTheSameRoutesAndItsOwnHost) {
