@@ -125,6 +125,12 @@ class InstanceService final : public v1::InstanceService::CallbackService {
     return stream.get();
   }
 
+  grpc::ServerWriteReactor<v1::LeaseResponse>* Lease(CallbackServerContext*, const v1::LeaseRequest*) override {
+    auto stream = MessageStream<v1::LeaseResponse>::Create();
+    stream->End(NotImplemented("leases"));
+    return stream.get();
+  }
+
  private:
   Core* const core_;
 };
@@ -184,6 +190,12 @@ class AdminService final : public v1::AdminService::CallbackService {
       for (const Finding& finding : findings) ToProto(finding, response->add_findings());
       reactor->Finish(grpc::Status::OK);
     });
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Reload(CallbackServerContext* call, const v1::ReloadRequest*, v1::ReloadResponse*) override {
+    auto* reactor = call->DefaultReactor();
+    reactor->Finish(ToGrpcStatus(NotImplemented("reading the configuration again")));
     return reactor;
   }
 

@@ -1,3 +1,4 @@
+#include "base/status.h"
 #include "daemon/rpc/message_stream.h"
 #include "daemon/rpc/services.h"
 #include "daemon/wire/convert.h"
@@ -124,6 +125,19 @@ class ModelService final : public v1::ModelService::CallbackService {
     core_->PinModel(request->name(), request->pinned(), [reactor](absl::StatusOr<bool> pinned) {
       reactor->Finish(ToGrpcStatus(pinned.status()));
     });
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::PullModelResponse>* PullModel(CallbackServerContext*, const v1::PullModelRequest*) override {
+    auto stream = MessageStream<v1::PullModelResponse>::Create();
+    stream->End(NotImplemented("downloading models"));
+    return stream.get();
+  }
+
+  grpc::ServerUnaryReactor* CheckModel(CallbackServerContext* call, const v1::CheckModelRequest*,
+                                       v1::CheckModelResponse*) override {
+    auto* reactor = call->DefaultReactor();
+    reactor->Finish(ToGrpcStatus(NotImplemented("checking models before a load")));
     return reactor;
   }
 
