@@ -333,25 +333,29 @@ void CandidateBuilder::Correct(const Trial& trial, Candidate& c) const {
 
 // As it is, then with the evictions that are needed and no others.
 void CandidateBuilder::Fit(Attempt& a) const {
-  const auto shortage_after = [&](const std::vector<const EvictionCandidate*>& gone) {
+  const std::vector<EvictionCandidate>& evictable = in_.request.evictable;
+  std::vector<char> gone(evictable.size(), 0);
+  const auto shortage = [&] {
     Room room(in_.topology, in_.request.ledger);
-    for (const EvictionCandidate* instance : gone) room.Release(*instance);
+    for (size_t i = 0; i < gone.size(); ++i) {
+      if (gone[i]) room.Release(evictable[i]);
+    }
     return room.Take(a.candidate);
   };
-  std::vector<const EvictionCandidate*> gone;
-  a.shortage = shortage_after(gone);
-  for (const EvictionCandidate& instance : in_.request.evictable) {
-    if (!a.shortage) break;
-    gone.push_back(&instance);
-    a.shortage = shortage_after(gone);
+  a.shortage = shortage();
+  for (size_t i = 0; i < gone.size() && a.shortage; ++i) {
+    gone[i] = 1;
+    a.shortage = shortage();
   }
   if (a.shortage) return;
   for (size_t i = gone.size(); i-- > 0;) {
-    std::vector<const EvictionCandidate*> fewer = gone;
-    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!shortage_after(fewer)) gone = std::move(fewer);
+    if (!gone[i]) continue;
+    gone[i] = 0;
+    if (shortage()) gone[i] = 1;
   }
-  for (const EvictionCandidate* instance : gone) a.evictions.push_back(instance->instance_id);
+  for (size_t i = 0; i < gone.size(); ++i) {
+    if (gone[i]) a.evictions.push_back(evictable[i].instance_id);
+  }
 }
 
 }  // namespace rumbo
