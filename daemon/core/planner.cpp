@@ -236,6 +236,7 @@ class Planning {
     constexpr uint32_t kStep = 256;
     const auto fits = [&](uint32_t each) { return FitsAt(in_, option, each * sessions, sessions); };
     uint32_t low = 0, high = *in_.workload.context / sessions / kStep;
+    if (high == 0 || !fits(kStep)) return 0;  // most options that lack room lack it at any length
     while (low < high) {
       const uint32_t middle = low + (high - low + 1) / 2;
       if (fits(middle * kStep)) {
