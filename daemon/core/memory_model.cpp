@@ -235,7 +235,18 @@ Bytes CacheOf(const LayerDescriptor& layer, const CacheShape& shape, uint64_t wi
 
 }  // namespace
 
+StepBuffers StepBuffersOf(const ModelDescriptor& model, const CacheShape& shape) {
+  const ComputeModel compute(model, shape);
+  const Bytes masks = compute.Masks();
+  return {Add(masks, std::max(compute.Layer(), compute.Output())), Add(masks, compute.Inputs())};
+}
+
 LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape, const LayerPlacement& placement) {
+  return LayeredMemory(model, shape, placement, StepBuffersOf(model, shape));
+}
+
+LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape, const LayerPlacement& placement,
+                           const StepBuffers& buffers) {
   LayeredBytes out;
   const uint64_t widest_values = WidestValues(model);
   out.devices.resize(placement.split.size());
@@ -261,10 +272,8 @@ LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape
   // A tied output projection is a second copy where it is not beside the embedding.
   const bool copied = &last != &out.host || (model.tied_output_copied && !shape.mapped);
   if (model.output_bytes == 0 && model.output_length > 0 && copied) last.weights = Add(last.weights, model.tied_bytes());
-  const ComputeModel compute(model, shape);
-  const Bytes body = Add(compute.Masks(), std::max(compute.Layer(), compute.Output()));
-  for (SideBytes& device : out.devices) device.compute = body;
-  out.host.compute = offloaded > layers ? Add(compute.Masks(), compute.Inputs()) : body;
+  for (SideBytes& device : out.devices) device.compute = buffers.body;
+  out.host.compute = offloaded > layers ? buffers.inputs : buffers.body;
   return out;
 }
 

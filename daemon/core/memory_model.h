@@ -69,7 +69,17 @@ struct LayeredBytes {
   std::vector<SideBytes> devices;  // as in LayerPlacement::split
 };
 
-// The layered engine: weights per layer, a cache per layer beside it, compute buffers per side.
+// Compute buffers of one step; they depend on the shape alone, not on the placement.
+struct StepBuffers {
+  Bytes body = 0;     // of a side that runs layers
+  Bytes inputs = 0;   // of the host where it runs none
+};
+StepBuffers StepBuffersOf(const ModelDescriptor& model, const CacheShape& shape);
+
+// The layered engine: weights per layer, a cache per layer beside it, compute buffers per side. `buffers` are those of
+// the same model and shape.
+LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape, const LayerPlacement& placement,
+                           const StepBuffers& buffers);
 LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape, const LayerPlacement& placement);
 
 // A paged server: all weights on the devices (shared out evenly), a pool of cache blocks, workspace for one step of

@@ -104,24 +104,21 @@ void Room::Release(const EvictionCandidate& instance) {
   }
 }
 
-std::optional<Shortage> Room::Take(const Candidate& candidate) {
+std::optional<Shortage> Room::Lacks(const Candidate& candidate) const {
   std::optional<Shortage> worst;
-  const auto take = [&](std::map<std::string, Bytes>& from, const std::string& id, Bytes bytes) {
-    const auto it = from.find(id);
-    const Bytes free = it == from.end() ? 0 : it->second;
-    if (bytes > free) {
-      if (!worst || bytes - free > worst->missing) worst = Shortage{id, bytes - free};
-      return;
-    }
-    it->second -= bytes;
+  const auto check = [&](const std::string& id, Bytes free, Bytes wanted) {
+    if (wanted > free && (!worst || wanted - free > worst->missing)) worst = Shortage{id, wanted - free};
   };
-  std::map<std::string, Bytes> sums;
-  for (const MemoryItem& item : candidate.memory) sums[item.pool] = SaturatingAdd(sums[item.pool], item.bytes);
-  for (const auto& [pool, bytes] : sums) {
-    if (bytes > 0) take(pools_, pool, bytes);
+  for (const MemoryPool& pool : topology_.pools) {
+    Bytes wanted = 0;
+    for (const MemoryItem& item : candidate.memory) {
+      if (item.pool == pool.id) wanted = SaturatingAdd(wanted, item.bytes);
+    }
+    if (wanted > 0) check(pool.id, PoolFree(pool.id).value_or(0), wanted);
   }
   for (const auto& [limit, bytes] : candidate.limit_bytes) {
-    if (limits_.count(limit) > 0) take(limits_, limit, bytes);
+    const auto it = limits_.find(limit);
+    if (it != limits_.end()) check(limit, it->second, bytes);
   }
   return worst;
 }

@@ -28,8 +28,8 @@ class Room {
   std::optional<Bytes> FreeFor(const std::string& pool, const std::string& device, const std::string& backend) const;
 
   void Release(const EvictionCandidate& instance);
-  // Takes what the candidate reserves; the largest shortage where it does not fit, and then the room is undefined.
-  std::optional<Shortage> Take(const Candidate& candidate);
+  // The largest shortage where the candidate's reservations do not fit.
+  std::optional<Shortage> Lacks(const Candidate& candidate) const;
 
  private:
   const Topology& topology_;

@@ -28,7 +28,8 @@ std::string SplitText(const std::vector<double>& split) {
 
 }  // namespace
 
-CandidateBuilder::CandidateBuilder(const PlanInputs& in, const PlanOption& option) : in_(in), option_(option) {
+CandidateBuilder::CandidateBuilder(const PlanInputs& in, const PlanOption& option)
+    : in_(in), option_(option), room_(in.topology, in.request.ledger) {
   if (option.variant != nullptr) model_ = &option.variant->descriptor;
   for (const Device* device : option.devices) accelerated_ = accelerated_ || device->kind != DeviceKind::kCpu;
   for (const Device& device : in.topology.devices) {
@@ -40,7 +41,7 @@ bool CandidateBuilder::pooled() const {
   return model_ != nullptr && (In(model_->capabilities, "embed") || In(model_->capabilities, "rerank"));
 }
 
-Attempt CandidateBuilder::Build(const Trial& trial) const {
+Attempt CandidateBuilder::Build(const Trial& trial, bool fit_only) const {
   Attempt a;
   a.workload = in_.workload;
   a.workload.context = trial.context;
@@ -54,11 +55,10 @@ Attempt CandidateBuilder::Build(const Trial& trial) const {
   for (const Device* device : option_.devices) c.devices.push_back(device->id);
   c.maturity = option_.maturity;
   c.environment = option_.environment;
-  const Room room(in_.topology, in_.request.ledger);
   switch (option_.engine->memory) {
-    case MemoryModel::kLayered: Layered(trial, room, a); break;
-    case MemoryModel::kPaged: Paged(trial, room, a); break;
-    case MemoryModel::kWhole: Whole(trial, room, a); break;
+    case MemoryModel::kLayered: Layered(trial, fit_only, a); break;
+    case MemoryModel::kPaged: Paged(trial, fit_only, a); break;
+    case MemoryModel::kWhole: Whole(trial, fit_only, a); break;
     case MemoryModel::kFixed: Fixed(trial, a); break;
   }
   if (!a.why_not.empty()) return a;
@@ -80,21 +80,31 @@ CacheShape CandidateBuilder::ShapeOf(const Trial& trial) const {
   return shape;
 }
 
-void CandidateBuilder::Layered(const Trial& trial, const Room& room, Attempt& a) const {
+const StepBuffers& CandidateBuilder::BuffersOf(const Trial& trial, const CacheShape& shape) const {
+  const auto same = [&](const Trial& t) {
+    return t.context == trial.context && t.sessions == trial.sessions && t.kv_type == trial.kv_type &&
+           t.draft_tokens == trial.draft_tokens;
+  };
+  if (!buffers_ || !same(buffers_->first)) buffers_ = {trial, StepBuffersOf(*model_, shape)};
+  return buffers_->second;
+}
+
+void CandidateBuilder::Layered(const Trial& trial, bool fit_only, Attempt& a) const {
   const CacheShape shape = ShapeOf(trial);
   Candidate& c = a.candidate;
   LayerPlacement placement;
   if (accelerated_) {
-    placement.split = Split(room);
+    placement.split = Split();
     placement.offloaded = trial.offloaded;
     placement.experts_on_host = trial.experts_on_host;
   }
-  const LayeredBytes bytes = LayeredMemory(*model_, shape, placement);
+  const LayeredBytes bytes = LayeredMemory(*model_, shape, placement, BuffersOf(trial, shape));
   for (size_t i = 0; i < bytes.devices.size(); ++i) {
-    if (!ReserveSide(room, i, bytes.devices[i], a)) return;
+    if (!ReserveSide(i, bytes.devices[i], a)) return;
   }
   ReserveOnHost(bytes.host, c);
   ReserveHost(in_.topology, "engine", option_.backend->host_overhead_bytes, c);
+  if (fit_only) return;
   LayeredSettings(trial, shape, placement, c);
   const double all = static_cast<double>(model_->layers.size()) + 1;
   const double on_device = accelerated_ ? std::min(1.0, placement.offloaded / all) : 1;
@@ -112,14 +122,15 @@ void CandidateBuilder::Layered(const Trial& trial, const Room& room, Attempt& a)
   Speed(trial, shape, sides, a);
 }
 
-void CandidateBuilder::Paged(const Trial& trial, const Room& room, Attempt& a) const {
+void CandidateBuilder::Paged(const Trial& trial, bool fit_only, Attempt& a) const {
   Candidate& c = a.candidate;
   const CacheShape shape = ShapeOf(trial);
   const std::vector<SideBytes> bytes = PagedMemory(*model_, shape, kPagedStep, option_.devices.size());
   for (size_t i = 0; i < bytes.size(); ++i) {
-    if (!ReserveSide(room, i, bytes[i], a)) return;
+    if (!ReserveSide(i, bytes[i], a)) return;
   }
   ReserveHost(in_.topology, "engine", option_.backend->host_overhead_bytes, c);
+  if (fit_only) return;
   CommonSettings(trial, c);
   c.settings.context_per_session = std::max(1u, trial.context / std::max(trial.sessions, 1u));
   c.settings.context_total = trial.context;
@@ -136,18 +147,19 @@ void CandidateBuilder::Paged(const Trial& trial, const Room& room, Attempt& a) c
   Speed(trial, shape, sides, a);
 }
 
-void CandidateBuilder::Whole(const Trial& trial, const Room& room, Attempt& a) const {
+void CandidateBuilder::Whole(const Trial& trial, bool fit_only, Attempt& a) const {
   Candidate& c = a.candidate;
   SideBytes bytes;
   bytes.weights = model_->tensor_bytes;
   const double workspace = static_cast<double>(model_->tensor_bytes) * option_.engine->workspace_factor;
   bytes.compute = workspace < 9e18 ? static_cast<Bytes>(workspace) : UINT64_MAX;
   if (accelerated_) {
-    if (!ReserveSide(room, 0, bytes, a)) return;
+    if (!ReserveSide(0, bytes, a)) return;
   } else {
     ReserveOnHost(bytes, c);
   }
   ReserveHost(in_.topology, "engine", option_.backend->host_overhead_bytes, c);
+  if (fit_only) return;
   CommonSettings(trial, c);
   a.candidate.reasons.push_back("no speed is predicted for this kind of model");
   Load(c);
@@ -164,7 +176,7 @@ void CandidateBuilder::Fixed(const Trial& trial, Attempt& a) const {
 }
 
 // Shares of the layers by what is free on each device.
-std::vector<double> CandidateBuilder::Split(const Room& room) const {
+std::vector<double> CandidateBuilder::Split() const {
   std::vector<double> free;
   double sum = 0;
   for (size_t i = 0; i < option_.devices.size(); ++i) {
@@ -172,7 +184,7 @@ std::vector<double> CandidateBuilder::Split(const Room& room) const {
     const BackendSupport& access = *option_.access[i];
     for (const std::string& pool : access.pools.empty() ? option_.devices[i]->pools : access.pools) {
       const double bytes =
-          static_cast<double>(room.FreeFor(pool, option_.devices[i]->id, option_.backend->name).value_or(0));
+          static_cast<double>(room_.FreeFor(pool, option_.devices[i]->id, option_.backend->name).value_or(0));
       here = access.may_span_pools ? here + bytes : std::max(here, bytes);
     }
     free.push_back(here);
@@ -182,12 +194,12 @@ std::vector<double> CandidateBuilder::Split(const Room& room) const {
   return free;
 }
 
-bool CandidateBuilder::ReserveSide(const Room& room, size_t device, const SideBytes& bytes, Attempt& a) const {
+bool CandidateBuilder::ReserveSide(size_t device, const SideBytes& bytes, Attempt& a) const {
   const std::pair<const char*, Bytes> items[] = {
       {"weights", bytes.weights}, {"kv_cache", bytes.kv_cache}, {"recurrent_state", bytes.recurrent_state},
       {"compute", bytes.compute}, {"draft", bytes.draft}, {"engine", option_.backend->device_overhead_bytes}};
   for (const auto& [what, n] : items) {
-    if (Reserve(in_.topology, room, *option_.devices[device], *option_.access[device], what, n, a.candidate)) continue;
+    if (Reserve(in_.topology, room_, *option_.devices[device], *option_.access[device], what, n, a.candidate)) continue;
     a.why_not = "the memory of " + option_.devices[device]->name + " is unknown";
     return false;
   }
@@ -336,13 +348,13 @@ void CandidateBuilder::Fit(Attempt& a) const {
   const std::vector<EvictionCandidate>& evictable = in_.request.evictable;
   std::vector<char> gone(evictable.size(), 0);
   const auto shortage = [&] {
-    Room room(in_.topology, in_.request.ledger);
+    Room room = room_;
     for (size_t i = 0; i < gone.size(); ++i) {
       if (gone[i]) room.Release(evictable[i]);
     }
-    return room.Take(a.candidate);
+    return room.Lacks(a.candidate);
   };
-  a.shortage = shortage();
+  a.shortage = room_.Lacks(a.candidate);
   for (size_t i = 0; i < gone.size() && a.shortage; ++i) {
     gone[i] = 1;
     a.shortage = shortage();

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/memory_model.h"
@@ -30,16 +32,18 @@ class CandidateBuilder {
   // Encoders: every input is seen whole, in one step, and yields no tokens.
   bool pooled() const;
 
-  Attempt Build(const Trial& trial) const;
+  // `fit_only`: reservations and whether they fit, without settings and predictions.
+  Attempt Build(const Trial& trial, bool fit_only = false) const;
 
  private:
   CacheShape ShapeOf(const Trial& trial) const;
-  void Layered(const Trial& trial, const Room& room, Attempt& a) const;
-  void Paged(const Trial& trial, const Room& room, Attempt& a) const;
-  void Whole(const Trial& trial, const Room& room, Attempt& a) const;
+  const StepBuffers& BuffersOf(const Trial& trial, const CacheShape& shape) const;
+  void Layered(const Trial& trial, bool fit_only, Attempt& a) const;
+  void Paged(const Trial& trial, bool fit_only, Attempt& a) const;
+  void Whole(const Trial& trial, bool fit_only, Attempt& a) const;
   void Fixed(const Trial& trial, Attempt& a) const;
-  std::vector<double> Split(const Room& room) const;
-  bool ReserveSide(const Room& room, size_t device, const SideBytes& bytes, Attempt& a) const;
+  std::vector<double> Split() const;
+  bool ReserveSide(size_t device, const SideBytes& bytes, Attempt& a) const;
   void ReserveOnHost(const SideBytes& bytes, Candidate& c) const;
   void LayeredSettings(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement, Candidate& c) const;
   void CommonSettings(const Trial& trial, Candidate& c) const;
@@ -54,6 +58,9 @@ class CandidateBuilder {
   const PlanOption& option_;
   const ModelDescriptor* model_ = nullptr;
   const Device* host_ = nullptr;
+  const Room room_;
+  // Buffers of the trial before: a search varies the placement far more often than the shape.
+  mutable std::optional<std::pair<Trial, StepBuffers>> buffers_;
   bool accelerated_ = false;
 };
 

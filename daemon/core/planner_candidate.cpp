@@ -90,7 +90,7 @@ class Search {
 
  private:
   bool Holds(const Trial& trial) const {
-    const Attempt a = builder_.Build(trial);
+    const Attempt a = builder_.Build(trial, /*fit_only=*/true);
     return a.why_not.empty() && !a.shortage;
   }
 
@@ -195,10 +195,7 @@ class Search {
       return none;
     }
     if (builder_.model().experts > 0) {
-      Attempt a = Smallest(0, layers_, [&](uint32_t n) {
-        trial.experts_on_host = n;
-        return Scored(trial);
-      });
+      Attempt a = Smallest(trial, [](Trial& t, uint32_t n) { t.experts_on_host = n; });
       if (!a.shortage) {
         a.candidate.reasons.push_back("the routed experts of " + a.candidate.settings.extra["experts_on_host"] +
                                       " layers stay in host memory, the rest is on the device");
@@ -206,10 +203,7 @@ class Search {
       }
       trial.experts_on_host = layers_;
     }
-    Attempt a = Smallest(0, layers_, [&](uint32_t n) {
-      trial.offloaded = layers_ - n;
-      return Scored(trial);
-    });
+    Attempt a = Smallest(trial, [&](Trial& t, uint32_t n) { t.offloaded = layers_ - n; });
     if (!a.shortage) {
       a.candidate.reasons.push_back(std::to_string(a.candidate.settings.gpu_layers.value_or(0)) + " of " +
                                     std::to_string(layers_ + 1) + " layers fit on the device, the rest stays in host memory");
@@ -217,22 +211,24 @@ class Search {
     return a;
   }
 
-  // The attempt for the smallest n in [low, high] that fits, where fitting grows with n; the last one where none does.
-  template <typename Try>
-  static Attempt Smallest(uint32_t low, uint32_t high, const Try& attempt) {
-    Attempt best = attempt(high);
-    if (best.shortage || !best.why_not.empty()) return best;
+  // The attempt for the smallest n up to the number of layers that fits, where fitting grows with n; the one for all
+  // layers where none does.
+  template <typename Set>
+  Attempt Smallest(Trial trial, const Set& set) const {
+    uint32_t low = 0, high = layers_;
+    set(trial, high);
+    if (!Holds(trial)) return Scored(trial);
     while (low < high) {
       const uint32_t middle = low + (high - low) / 2;
-      Attempt a = attempt(middle);
-      if (a.shortage) {
-        low = middle + 1;
-      } else {
+      set(trial, middle);
+      if (Holds(trial)) {
         high = middle;
-        best = std::move(a);
+      } else {
+        low = middle + 1;
       }
     }
-    return best;
+    set(trial, high);
+    return Scored(trial);
   }
 
   const PlanInputs& in_;
@@ -258,6 +254,7 @@ Attempt TryOption(const PlanInputs& in, const PlanOption& option) {
   Attempt best = TryOptionAt(in, option, *in.workload.context, sessions);
   if (!best.shortage || in.request.workload.context) return best;
   const uint32_t least = std::max(kMinContext, in.request.contract.min_context.value_or(0));
+  if (!FitsAt(in, option, least * sessions, sessions)) return best;  // too large at any length
   for (uint32_t each = *in.workload.context / sessions / 2; each >= least; each /= 2) {
     if (!FitsAt(in, option, each * sessions, sessions)) continue;
     Attempt a = TryOptionAt(in, option, each * sessions, sessions);
