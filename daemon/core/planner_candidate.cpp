@@ -53,9 +53,10 @@ class Search {
     // A smaller cache only where the default one does not fit and nobody chose one.
     if (best.shortage && in_.request.overrides.kv_type.empty() && types_.size() > 1) {
       trial.kv_type = types_[1];
-      Attempt smaller = Drafts(trial);
-      smaller.candidate.reasons.push_back("the " + types_[0] + " cache does not fit, the " + types_[1] + " cache does");
-      if (!smaller.shortage) best = std::move(smaller);
+      if (Holds(trial)) {
+        best = Drafts(trial);
+        best.candidate.reasons.push_back("the " + types_[0] + " cache does not fit, the " + types_[1] + " cache does");
+      }
       trial.kv_type = types_[0];
     }
     if (best.shortage) {
@@ -217,7 +218,8 @@ class Search {
   Attempt Smallest(Trial trial, const Set& set) const {
     uint32_t low = 0, high = layers_;
     set(trial, high);
-    if (!Holds(trial)) return Scored(trial);
+    Attempt most = builder_.Build(trial, /*fit_only=*/true);
+    if (most.shortage || !most.why_not.empty()) return most;
     while (low < high) {
       const uint32_t middle = low + (high - low) / 2;
       set(trial, middle);
