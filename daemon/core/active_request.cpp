@@ -5,7 +5,9 @@
 namespace rumbo {
 namespace {
 
-double Milliseconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
+double Milliseconds(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration<double, std::milli>(d).count();
+}
 
 }  // namespace
 
@@ -19,9 +21,10 @@ void ActiveRequest::Dispatch(Engine& engine, uint64_t launch) {
     std::lock_guard lock(mutex_);
     cause_ = absl::OkStatus();
   }
-  // The engine may deliver events, even the end, before Generate returns; and a call may run callbacks on this thread:
-  // so none is made under the lock.
-  std::shared_ptr<GenerateCall> call = engine.Generate(request_.generate, request_.deadline, shared_from_this());
+  // The engine may deliver events, even the end, before Generate returns; and a call may run callbacks on
+  // this thread: so none is made under the lock.
+  std::shared_ptr<GenerateCall> call =
+      engine.Generate(request_.generate, request_.deadline, shared_from_this());
   std::shared_ptr<GenerateCall> previous = call;
   bool resume;
   {

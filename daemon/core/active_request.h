@@ -10,18 +10,23 @@
 
 namespace rumbo {
 
-// One request from its arrival to its one end, shared by the front door (through RequestCall), the core and the engine.
-// It is the sink the engine writes to: events pass straight through to the front door's sink on the engine's
-// thread; only the end comes back to the core.
+// One request from its arrival to its one end, shared by the front door (through RequestCall), the core and
+// the engine. It is the sink the engine writes to: events pass straight through to the front door's sink on
+// the engine's thread; only the end comes back to the core.
 //
 // Threading: thread-safe. `on_attempt_end` is called on the engine's thread, once per Dispatch.
 class ActiveRequest final : public GenerateSink, public std::enable_shared_from_this<ActiveRequest> {
  public:
-  using EndCallback = std::function<void(std::shared_ptr<ActiveRequest>, const absl::Status&, bool replayable)>;
+  using EndCallback =
+      std::function<void(std::shared_ptr<ActiveRequest>, const absl::Status&, bool replayable)>;
 
   // `clock` outlives this and may be read from any thread.
-  ActiveRequest(InferenceRequest request, std::shared_ptr<AnswerSink> sink, const Clock& clock, EndCallback on_attempt_end)
-      : request_(std::move(request)), sink_(std::move(sink)), clock_(clock), arrived_(clock.Now()),
+  ActiveRequest(InferenceRequest request, std::shared_ptr<AnswerSink> sink, const Clock& clock,
+                EndCallback on_attempt_end)
+      : request_(std::move(request)),
+        sink_(std::move(sink)),
+        clock_(clock),
+        arrived_(clock.Now()),
         on_attempt_end_(std::move(on_attempt_end)) {}
 
   const InferenceRequest& request() const { return request_; }
@@ -32,11 +37,12 @@ class ActiveRequest final : public GenerateSink, public std::enable_shared_from_
   // Core: the request goes to `engine` now, which is launch number `launch` of its instance.
   void Dispatch(Engine& engine, uint64_t launch);
 
-  // Core, while no attempt runs: ends the request with `status` unless it has ended. True for the call that ended it.
+  // Core, while no attempt runs: ends the request with `status` unless it has ended. True for the call that
+  // ended it.
   bool EndWith(const absl::Status& status);
 
-  // Core: the engine is about to be ended on purpose; should the attempt die of it, this is why. `replay`: it may still
-  // run again where the client saw nothing.
+  // Core: the engine is about to be ended on purpose; should the attempt die of it, this is why. `replay`: it
+  // may still run again where the client saw nothing.
   void SetCauseOfDeath(absl::Status why, bool replay);
 
   bool ended() const { return ended_.load(); }
@@ -46,8 +52,8 @@ class ActiveRequest final : public GenerateSink, public std::enable_shared_from_
   void Resume();
   bool cancelled() const { return cancelled_.load(); }
 
-  int attempts() const { return attempts_; }     // core only
-  uint64_t launch() const { return launch_; }    // core only: of the last Dispatch
+  int attempts() const { return attempts_; }   // core only
+  uint64_t launch() const { return launch_; }  // core only: of the last Dispatch
   uint64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
   // When the engine last gave a sign of life for this request; never while the client holds the stream up.
   TimePoint last_event() const;
@@ -76,11 +82,11 @@ class ActiveRequest final : public GenerateSink, public std::enable_shared_from_
   std::atomic<int64_t> last_event_{0};  // ticks of the clock
   int attempts_ = 0;
   uint64_t launch_ = 0;
-  bool started_ = false;          // engine's thread
-  bool delivered_ = false;        // engine's thread: the client has seen part of the answer
-  double queue_ms_ = 0;           // set before dispatch
+  bool started_ = false;    // engine's thread
+  bool delivered_ = false;  // engine's thread: the client has seen part of the answer
+  double queue_ms_ = 0;     // set before dispatch
   TimePoint dispatched_{};
-  TimePoint first_token_{};       // engine's thread
+  TimePoint first_token_{};  // engine's thread
   FinishedEvent finished_;
 
   std::mutex mutex_;

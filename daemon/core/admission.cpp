@@ -16,7 +16,8 @@ void AdmissionQueue::PutBack(Item item) {
   Client& client = clients_[item.client];
   client.served -= item.cost;
   auto& queue = client.queues[static_cast<int>(item.priority)];
-  const auto place = std::find_if(queue.begin(), queue.end(), [&](const Item& other) { return other.enqueued > item.enqueued; });
+  const auto place = std::find_if(queue.begin(), queue.end(),
+                                  [&](const Item& other) { return other.enqueued > item.enqueued; });
   queue.insert(place, std::move(item));
   ++size_;
 }
@@ -51,7 +52,9 @@ std::optional<AdmissionQueue::Item> AdmissionQueue::Pop(TimePoint now) {
   best->served += item.cost;
   // Names of clients that are gone must not pile up; one that was ahead keeps its place until time caught up.
   if (clients_.size() > 1024) {
-    std::erase_if(clients_, [&](const auto& entry) { return entry.second.idle() && entry.second.served <= virtual_time_; });
+    std::erase_if(clients_, [&](const auto& entry) {
+      return entry.second.idle() && entry.second.served <= virtual_time_;
+    });
   }
   return item;
 }
@@ -59,7 +62,8 @@ std::optional<AdmissionQueue::Item> AdmissionQueue::Pop(TimePoint now) {
 bool AdmissionQueue::Remove(const std::string& id) {
   for (auto& [name, client] : clients_) {
     for (auto& queue : client.queues) {
-      const auto it = std::find_if(queue.begin(), queue.end(), [&](const Item& item) { return item.id == id; });
+      const auto it =
+          std::find_if(queue.begin(), queue.end(), [&](const Item& item) { return item.id == id; });
       if (it == queue.end()) continue;
       queue.erase(it);
       --size_;

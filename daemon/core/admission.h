@@ -12,9 +12,9 @@
 
 namespace rumbo {
 
-// Who goes next among the requests that wait for one instance: by priority class, older requests rising a class every
-// `ageing`; within a class by fair share of the clients (start-time fair queueing on the work each one got), and within a
-// client by age.
+// Who goes next among the requests that wait for one instance: by priority class, older requests rising a
+// class every `ageing`; within a class by fair share of the clients (start-time fair queueing on the work
+// each one got), and within a client by age.
 //
 // Threading: the core's executor. Pure: time comes in as an argument. Push O(1), Pop O(clients).
 class AdmissionQueue {

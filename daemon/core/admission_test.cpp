@@ -11,8 +11,8 @@ using std::chrono::seconds;
 
 TimePoint At(int s) { return TimePoint{} + seconds(s); }
 
-AdmissionQueue::Item Item(const std::string& id, const std::string& client = "a", Priority priority = Priority::kNormal,
-                          int at = 0, double cost = 1) {
+AdmissionQueue::Item Item(const std::string& id, const std::string& client = "a",
+                          Priority priority = Priority::kNormal, int at = 0, double cost = 1) {
   return {id, client, priority, At(at), cost};
 }
 
@@ -88,7 +88,8 @@ TEST(AdmissionQueueTest, PutBackStandsWhereItsArrivalPutsItAndIsNotPaidTwice) {
   queue.Push(Item("other", "b", Priority::kNormal, 4, 1));
   std::vector<std::string> order;
   for (int i = 0; i < 5; ++i) order.push_back(Next(queue, 4));
-  EXPECT_EQ(order, (std::vector<std::string>{"r0", "r1", "r2", "other", "r3"})) << "as if they had never been popped";
+  EXPECT_EQ(order, (std::vector<std::string>{"r0", "r1", "r2", "other", "r3"}))
+      << "as if they had never been popped";
 }
 
 TEST(AdmissionQueueTest, RemoveTakesOutExactlyThatOne) {

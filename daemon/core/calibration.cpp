@@ -58,13 +58,18 @@ std::optional<Correction> Closest(const Calibration& calibration, const std::vec
 }
 
 std::vector<Level> SpeedLevels(const CalibrationKey& key, uint32_t sessions) {
-  return {{"measured here: this model with as many sessions", 0.1,
-           [=](const Measurement& m) { return SameEngine(m.key, key) && SameModel(m.key, key) && m.sessions == sessions; }},
-          {"measured here: this model", 0.2,
-           [=](const Measurement& m) { return SameEngine(m.key, key) && SameModel(m.key, key); }},
-          {"measured here: models of this quantisation", 0.25,
-           [=](const Measurement& m) { return SameEngine(m.key, key) && m.key.quantization == key.quantization; }},
-          {"measured here: other models", 0.35, [=](const Measurement& m) { return SameEngine(m.key, key); }}};
+  return {
+      {"measured here: this model with as many sessions", 0.1,
+       [=](const Measurement& m) {
+         return SameEngine(m.key, key) && SameModel(m.key, key) && m.sessions == sessions;
+       }},
+      {"measured here: this model", 0.2,
+       [=](const Measurement& m) { return SameEngine(m.key, key) && SameModel(m.key, key); }},
+      {"measured here: models of this quantisation", 0.25,
+       [=](const Measurement& m) {
+         return SameEngine(m.key, key) && m.key.quantization == key.quantization;
+       }},
+      {"measured here: other models", 0.35, [=](const Measurement& m) { return SameEngine(m.key, key); }}};
 }
 
 Bytes Sum(const std::vector<MemoryItem>& items, const std::string& what) {
@@ -77,25 +82,26 @@ Bytes Sum(const std::vector<MemoryItem>& items, const std::string& what) {
 
 }  // namespace
 
-std::optional<Correction> DecodeCorrection(const Calibration& calibration, const CalibrationKey& key, uint32_t sessions) {
+std::optional<Correction> DecodeCorrection(const Calibration& calibration, const CalibrationKey& key,
+                                           uint32_t sessions) {
   return Closest(calibration, SpeedLevels(key, sessions), [](const Measurement& m) {
     return Ratio(m.measured_decode_tok_s, m.predicted_decode_tok_s);
   });
 }
 
-std::optional<Correction> TtftCorrection(const Calibration& calibration, const CalibrationKey& key, uint32_t sessions) {
-  return Closest(calibration, SpeedLevels(key, sessions), [](const Measurement& m) {
-    return Ratio(m.measured_ttft_ms, m.predicted_ttft_ms);
-  });
+std::optional<Correction> TtftCorrection(const Calibration& calibration, const CalibrationKey& key,
+                                         uint32_t sessions) {
+  return Closest(calibration, SpeedLevels(key, sessions),
+                 [](const Measurement& m) { return Ratio(m.measured_ttft_ms, m.predicted_ttft_ms); });
 }
 
 std::optional<Correction> LoadCorrection(const Calibration& calibration, const CalibrationKey& key) {
-  return Closest(calibration, SpeedLevels(key, 0), [](const Measurement& m) {
-    return Ratio(m.measured_load_s, m.predicted_load_s);
-  });
+  return Closest(calibration, SpeedLevels(key, 0),
+                 [](const Measurement& m) { return Ratio(m.measured_load_s, m.predicted_load_s); });
 }
 
-std::optional<double> MemoryCorrection(const Calibration& calibration, const CalibrationKey& key, const std::string& what) {
+std::optional<double> MemoryCorrection(const Calibration& calibration, const CalibrationKey& key,
+                                       const std::string& what) {
   const bool general = what == "engine" || what == "compute";
   for (const bool same_model : {true, false}) {
     if (!same_model && !general) break;

@@ -45,7 +45,8 @@ TEST(CalibrationTest, ANewVersionOrDriverMakesItStale) {
 
 TEST(CalibrationTest, OneOutlierDoesNotMoveTheMedian) {
   Calibration c;
-  for (const double measured : {9.0, 9.1, 0.5, 9.2, 9.0}) c.measurements.push_back(Ran(Key("a"), 1, 10, measured));
+  for (const double measured : {9.0, 9.1, 0.5, 9.2, 9.0})
+    c.measurements.push_back(Ran(Key("a"), 1, 10, measured));
   EXPECT_NEAR(DecodeCorrection(c, Key("a"), 1)->factor, 0.9, 0.02);
 }
 
@@ -58,7 +59,8 @@ TEST(CalibrationTest, ATuningRunOutranksWhatWasSeenUnderOtherLoad) {
 
 TEST(CalibrationTest, NonsenseIsNoMeasurement) {
   Calibration c;
-  c.measurements = {Ran(Key("a"), 1, 0, 5), Ran(Key("a"), 1, 10, -1), Ran(Key("a"), 1, 10, 1e9), Ran(Key("a"), 1, NAN, 5)};
+  c.measurements = {Ran(Key("a"), 1, 0, 5), Ran(Key("a"), 1, 10, -1), Ran(Key("a"), 1, 10, 1e9),
+                    Ran(Key("a"), 1, NAN, 5)};
   EXPECT_FALSE(DecodeCorrection(c, Key("a"), 1));
 }
 
@@ -82,11 +84,14 @@ TEST(CalibrationTest, MemoryThatWasTakenIsReservedNextTime) {
   c.measurements = {m};
   const auto after = MakePlan(r, t, BuiltInCatalog(), c);
   ASSERT_TRUE(after.ok() && after->chosen);
-  EXPECT_EQ(testing::SumOf(*after->chosen, "pool-system", "compute"), 2 * testing::SumOf(*before->chosen, "pool-system", "compute"));
-  EXPECT_EQ(testing::SumOf(*after->chosen, "pool-system", "kv_cache"), testing::SumOf(*before->chosen, "pool-system", "kv_cache"))
+  EXPECT_EQ(testing::SumOf(*after->chosen, "pool-system", "compute"),
+            2 * testing::SumOf(*before->chosen, "pool-system", "compute"));
+  EXPECT_EQ(testing::SumOf(*after->chosen, "pool-system", "kv_cache"),
+            testing::SumOf(*before->chosen, "pool-system", "kv_cache"))
       << "never less than the formula";
   EXPECT_NEAR(*after->chosen->predicted.decode_tok_s, *before->chosen->predicted.decode_tok_s / 2, 1e-6);
-  EXPECT_EQ(after->chosen->uncorrected.decode_tok_s, before->chosen->uncorrected.decode_tok_s) << "or corrections would compound";
+  EXPECT_EQ(after->chosen->uncorrected.decode_tok_s, before->chosen->uncorrected.decode_tok_s)
+      << "or corrections would compound";
   EXPECT_NE(after->chosen->predicted.source.find("measured here"), std::string::npos);
 }
 

@@ -15,22 +15,22 @@ struct Calibration;    // daemon/core/calibration.h
 
 // Options of the core, one field per row of daemon/options.h that concerns it.
 struct CoreOptions {
-  uint32_t queue_limit = 4096;                 // waiting requests in all
-  std::chrono::seconds keep_alive{300};        // idle time after which an instance may be unloaded; negative: never
+  uint32_t queue_limit = 4096;           // waiting requests in all
+  std::chrono::seconds keep_alive{300};  // idle time after which an instance may be unloaded; negative: never
   std::chrono::milliseconds drain{5000};
-  std::chrono::milliseconds load_silence{60000};   // a load without a sign of life for so long has hung
-  std::string cache_dir;                       // parent of instances' cache folders; "" none
+  std::chrono::milliseconds load_silence{60000};  // a load without a sign of life for so long has hung
+  std::string cache_dir;                          // parent of instances' cache folders; "" none
 };
 
 // The daemon without its doors: models, plans, instances, requests. Everything asynchronous.
 //
-// Threading: every method may be called from any thread; each posts to the executor given at construction, where all
-// state lives. Callbacks run on that executor: return quickly, never block. Sinks: see AnswerSink.
+// Threading: every method may be called from any thread; each posts to the executor given at construction,
+// where all state lives. Callbacks run on that executor: return quickly, never block. Sinks: see AnswerSink.
 // Errors: absl::Status with Reason as documented in rumbo.v1.
 class Core {
  public:
   struct Parts {
-    Executor* executor;            // all outlive the Core
+    Executor* executor;  // all outlive the Core
     Launcher* launcher;
     ModelStore* store;
     ModelInspector* inspector;
@@ -49,18 +49,20 @@ class Core {
 
   // ---- Requests ----
 
-  // Runs one request: resolves the model, loads it if needed, queues, dispatches. The call may be destroyed any time,
-  // which cancels; the sink gets its OnEnd in every case, once.
-  virtual std::unique_ptr<GenerateCall> Generate(InferenceRequest request, std::shared_ptr<AnswerSink> sink) = 0;
+  // Runs one request: resolves the model, loads it if needed, queues, dispatches. The call may be destroyed
+  // any time, which cancels; the sink gets its OnEnd in every case, once.
+  virtual std::unique_ptr<GenerateCall> Generate(InferenceRequest request,
+                                                 std::shared_ptr<AnswerSink> sink) = 0;
 
-  // The ready engine for a model, for the short calls (embed, rerank, tokenize, template), loaded if needed, with
-  // what it is. The engine stays valid while the pointer is held.
+  // The ready engine for a model, for the short calls (embed, rerank, tokenize, template), loaded if needed,
+  // with what it is. The engine stays valid while the pointer is held.
   struct ReadyEngine {
     std::shared_ptr<Engine> engine;
     Placement placement;
     EngineInfo info;
   };
-  virtual void WithEngine(LoadSpec spec, ClientIdentity client, TimePoint deadline, Callback<ReadyEngine> done) = 0;
+  virtual void WithEngine(LoadSpec spec, ClientIdentity client, TimePoint deadline,
+                          Callback<ReadyEngine> done) = 0;
 
   // ---- Models ----
   virtual void ListModels(Callback<std::vector<StoredModel>> done) = 0;
@@ -69,7 +71,8 @@ class Core {
                            std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) = 0;
   virtual void DeleteModel(std::string name, Callback<Bytes> done) = 0;
   virtual void PinModel(std::string name, bool pinned, Callback<bool> done) = 0;
-  // Loads; `progress` comes on the executor. Destroying nothing: a load that nobody waits for any more goes on.
+  // Loads; `progress` comes on the executor. Destroying nothing: a load that nobody waits for any more goes
+  // on.
   virtual void LoadModel(LoadSpec spec, std::function<void(const StepProgress&)> progress,
                          Callback<LoadResult> done) = 0;
   // Model name or instance id -> ids of the instances that were stopped. `drain` nullopt: the default.
@@ -85,8 +88,10 @@ class Core {
   virtual void GetTopology(std::string hardware, bool refresh, Callback<Topology> done) = 0;
   virtual void ListInstances(Callback<std::vector<InstanceInfo>> done) = 0;
   // Calls `on_change` on the executor with every instance at once (initial) and then each change, until the
-  // returned token is destroyed (from any thread; no call comes after its destructor returned on the executor).
-  virtual std::shared_ptr<void> WatchInstances(std::function<void(const InstanceInfo&, bool initial)> on_change) = 0;
+  // returned token is destroyed (from any thread; no call comes after its destructor returned on the
+  // executor).
+  virtual std::shared_ptr<void> WatchInstances(
+      std::function<void(const InstanceInfo&, bool initial)> on_change) = 0;
   virtual void GetStatus(Callback<CoreStatus> done) = 0;
 
   // Takes no new work; `done` once nothing runs or `limit` has passed.

@@ -186,7 +186,8 @@ TEST_F(CoreCrashTest, FirstLoadThatFailsIsToldToAllWhoWaitAtOnce) {
   world.Start();
   auto call = world.Ask("a");
   auto load = world.Load("a");
-  world.launcher.last().Exit(Error(absl::StatusCode::kFailedPrecondition, Reason::kModelInvalid, "bad tensor"));
+  world.launcher.last().Exit(
+      Error(absl::StatusCode::kFailedPrecondition, Reason::kModelInvalid, "bad tensor"));
   world.Run();
   EXPECT_EQ(ReasonOf(call->status), Reason::kModelInvalid);
   EXPECT_NE(MessageOf(call->status).find("a: bad tensor"), std::string::npos) << call->status;
@@ -240,7 +241,8 @@ TEST_F(CoreCrashTest, ImportEndsTheRestOfAModelThatCouldNotBeLoaded) {
   }
   EXPECT_EQ(ReasonOf(world.Ask("a")->status), Reason::kCrashLoop);
   CoreWorld::Answer<StoredModel> imported;
-  world.core->ImportModel({"/x", "a", "", true}, std::make_shared<std::atomic<bool>>(false), nullptr, imported.callback());
+  world.core->ImportModel({"/x", "a", "", true}, std::make_shared<std::atomic<bool>>(false), nullptr,
+                          imported.callback());
   world.Run();
   ASSERT_TRUE(imported.come() && imported.status().ok());
   EXPECT_FALSE(world.Ask("a")->ended());

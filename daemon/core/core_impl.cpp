@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "base/status.h"
+#include "daemon/core/plan_advice.h"
 
 namespace rumbo {
 namespace {
@@ -22,12 +23,18 @@ Bytes SystemReserve() { return 256 * kMiB; }
 
 const char* Word(InstanceState state) {
   switch (state) {
-    case InstanceState::kStarting: return "starting";
-    case InstanceState::kLoading: return "loading";
-    case InstanceState::kReady: return "ready";
-    case InstanceState::kDraining: return "draining";
-    case InstanceState::kStopped: return "stopped";
-    case InstanceState::kFailed: return "failed";
+    case InstanceState::kStarting:
+      return "starting";
+    case InstanceState::kLoading:
+      return "loading";
+    case InstanceState::kReady:
+      return "ready";
+    case InstanceState::kDraining:
+      return "draining";
+    case InstanceState::kStopped:
+      return "stopped";
+    case InstanceState::kFailed:
+      return "failed";
   }
   RUMBO_CHECK(false);
 }
@@ -64,7 +71,8 @@ CoreImpl::~CoreImpl() {
 // Every request hears its end: what waits now, what runs when its process has ended (see Generate).
 void CoreImpl::Close() {
   alive_.reset();
-  const absl::Status end = Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
+  const absl::Status end =
+      Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
   for (const auto& request : std::exchange(early_requests_, {})) request->EndWith(end);
   for (auto& [id, instance] : instances_) {
     FailWaiting(*instance, end);
@@ -170,7 +178,8 @@ void CoreImpl::RefreshMemory() {
     for (const std::string& device_id : instance->info.devices) {
       const Device* device = topology_->FindDevice(device_id);
       if (device == nullptr || device->present || !instance->process || instance->stopping) continue;
-      EndForFault(*instance, Error(absl::StatusCode::kUnavailable, Reason::kDeviceLost, device_id + " is gone: " + device->reason,
+      EndForFault(*instance, Error(absl::StatusCode::kUnavailable, Reason::kDeviceLost,
+                                   device_id + " is gone: " + device->reason,
                                    "Check the card and its driver; `rumbo devices` shows what is left."));
     }
   }
@@ -178,7 +187,8 @@ void CoreImpl::RefreshMemory() {
     if (!instance->info.pid) continue;
     std::map<std::string, Bytes> taken;
     for (const MemoryPool& pool : topology_->pools) {
-      if (const auto bytes = parts_.topology->ProcessBytes(*instance->info.pid, pool)) taken[pool.id] = *bytes;
+      if (const auto bytes = parts_.topology->ProcessBytes(*instance->info.pid, pool))
+        taken[pool.id] = *bytes;
     }
     ledger_.SetTaken(id, taken);
   }
@@ -191,9 +201,11 @@ absl::StatusOr<const StoredModel*> CoreImpl::FindModel(const std::string& name) 
   std::vector<std::string> known;
   for (const auto& [other, model] : models_) known.push_back(other);
   const std::string nearest = Nearest(name, known);
-  const std::string next = nearest.empty() ? "`rumbo models` lists the models; `rumbo import FILE --name NAME` adds one."
-                                           : "Did you mean " + nearest + "? `rumbo models` lists the models.";
-  return Error(absl::StatusCode::kNotFound, Reason::kModelNotFound, "no model is called " + name.substr(0, 200), next);
+  const std::string next = nearest.empty()
+                               ? "`rumbo models` lists the models; `rumbo import FILE --name NAME` adds one."
+                               : "Did you mean " + nearest + "? `rumbo models` lists the models.";
+  return Error(absl::StatusCode::kNotFound, Reason::kModelNotFound,
+               "no model is called " + name.substr(0, 200), next);
 }
 
 // ---- Models ----
@@ -224,7 +236,8 @@ void CoreImpl::GetModel(std::string name, Callback<StoredModel> done) {
 
 void CoreImpl::ImportModel(ImportSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
                            std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) {
-  Post([this, spec = std::move(spec), cancelled, progress = std::move(progress), done = std::move(done)]() mutable {
+  Post([this, spec = std::move(spec), cancelled, progress = std::move(progress),
+        done = std::move(done)]() mutable {
     parts_.store->Import(
         std::move(spec), cancelled,
         [door = door(), progress](const StepProgress& step) {
@@ -237,9 +250,11 @@ void CoreImpl::ImportModel(ImportSpec spec, std::shared_ptr<std::atomic<bool>> c
               // What failed with the file that was there before says nothing about this one.
               std::vector<std::string> failed;
               for (const auto& [id, instance] : instances_) {
-                if (instance->info.model == model->name && instance->info.state == InstanceState::kFailed) failed.push_back(id);
+                if (instance->info.model == model->name && instance->info.state == InstanceState::kFailed)
+                  failed.push_back(id);
               }
-              for (const std::string& id : failed) StopInstance(*Find(id), "imported anew", absl::OkStatus(), {});
+              for (const std::string& id : failed)
+                StopInstance(*Find(id), "imported anew", absl::OkStatus(), {});
             }
             done(std::move(model));
           });
@@ -252,9 +267,10 @@ void CoreImpl::DeleteModel(std::string name, Callback<Bytes> done) {
     WhenModels([this, name, done] {
       if (const auto model = FindModel(name); !model.ok()) return done(model.status());
       for (const auto& [id, instance] : instances_) {
-        if (instance->info.model == name && !instance->stopping && instance->info.state != InstanceState::kFailed) {
-          return done(Error(absl::StatusCode::kFailedPrecondition, Reason::kInvalidArgument, name + " is loaded",
-                            "`rumbo unload " + name + "` first."));
+        if (instance->info.model == name && !instance->stopping &&
+            instance->info.state != InstanceState::kFailed) {
+          return done(Error(absl::StatusCode::kFailedPrecondition, Reason::kInvalidArgument,
+                            name + " is loaded", "`rumbo unload " + name + "` first."));
         }
       }
       parts_.store->Delete(name, [this, door = door(), name, done](absl::StatusOr<Bytes> freed) {
@@ -271,26 +287,29 @@ void CoreImpl::PinModel(std::string name, bool pinned, Callback<bool> done) {
   Post([this, name = std::move(name), pinned, done = std::move(done)] {
     WhenModels([this, name, pinned, done] {
       if (const auto model = FindModel(name); !model.ok()) return done(model.status());
-      parts_.store->SetPinned(name, pinned, [this, door = door(), name, pinned, done](absl::StatusOr<bool> stored) {
-        door.Post([this, name, pinned, done, stored] {
-          if (stored.ok()) {
-            if (const auto it = models_.find(name); it != models_.end()) it->second.pinned = pinned;
-            for (auto& [id, instance] : instances_) {
-              if (instance->info.model != name) continue;
-              instance->info.pinned = pinned;
-              Notify(*instance);
-              if (!pinned && instance->idle()) ArmKeepAlive(*instance);
-            }
-            RoomMayBeFree();
-          }
-          done(stored);
-        });
-      });
+      parts_.store->SetPinned(name, pinned,
+                              [this, door = door(), name, pinned, done](absl::StatusOr<bool> stored) {
+                                door.Post([this, name, pinned, done, stored] {
+                                  if (stored.ok()) {
+                                    if (const auto it = models_.find(name); it != models_.end())
+                                      it->second.pinned = pinned;
+                                    for (auto& [id, instance] : instances_) {
+                                      if (instance->info.model != name) continue;
+                                      instance->info.pinned = pinned;
+                                      Notify(*instance);
+                                      if (!pinned && instance->idle()) ArmKeepAlive(*instance);
+                                    }
+                                    RoomMayBeFree();
+                                  }
+                                  done(stored);
+                                });
+                              });
     });
   });
 }
 
-void CoreImpl::LoadModel(LoadSpec spec, std::function<void(const StepProgress&)> progress, Callback<LoadResult> done) {
+void CoreImpl::LoadModel(LoadSpec spec, std::function<void(const StepProgress&)> progress,
+                         Callback<LoadResult> done) {
   Post([this, spec = std::move(spec), progress = std::move(progress), done = std::move(done)] {
     WhenModels([this, spec, progress, done] {
       if (draining_) {
@@ -323,7 +342,8 @@ void CoreImpl::UnloadModel(std::string name, std::optional<std::chrono::millisec
       }
       if (ids.empty()) {
         if (models_.count(name) > 0) return done(ids);  // known and not loaded: nothing to do
-        return done(Error(absl::StatusCode::kNotFound, Reason::kInstanceNotFound, "nothing loaded is called " + name.substr(0, 200),
+        return done(Error(absl::StatusCode::kNotFound, Reason::kInstanceNotFound,
+                          "nothing loaded is called " + name.substr(0, 200),
                           "`rumbo ps` lists what is loaded."));
       }
       const auto left = std::make_shared<size_t>(ids.size());
@@ -354,7 +374,8 @@ void CoreImpl::WithEngine(LoadSpec spec, ClientIdentity, TimePoint deadline, Cal
         if (std::exchange(*answered, true)) return;
         Instance* instance = Find(id);
         if (status.ok() && (instance == nullptr || !instance->engine)) {
-          status = Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, "the model was unloaded meanwhile", "Try again.");
+          status = Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped,
+                         "the model was unloaded meanwhile", "Try again.");
         }
         if (!status.ok()) return done(status);
         ++instance->borrowed;
@@ -376,9 +397,12 @@ void CoreImpl::WithEngine(LoadSpec spec, ClientIdentity, TimePoint deadline, Cal
       if (instance.info.state == InstanceState::kReady && instance.engine) return finish(absl::OkStatus());
       instance.ready_waiters.push_back(finish);
       if (deadline != TimePoint::max()) {
-        PostAfter(std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Now()), std::chrono::milliseconds(0)), [finish] {
-          finish(Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded, "the deadline passed while the model loaded"));
-        });
+        PostAfter(std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Now()),
+                           std::chrono::milliseconds(0)),
+                  [finish] {
+                    finish(Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded,
+                                 "the deadline passed while the model loaded"));
+                  });
       }
     });
   });
@@ -386,8 +410,9 @@ void CoreImpl::WithEngine(LoadSpec spec, ClientIdentity, TimePoint deadline, Cal
 
 // ---- Plans ----
 
-PlanRequest CoreImpl::MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants, const Workload& workload,
-                                      const Contract& contract, const PlanOverrides& overrides) const {
+PlanRequest CoreImpl::MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants,
+                                      const Workload& workload, const Contract& contract,
+                                      const PlanOverrides& overrides) const {
   PlanRequest request;
   request.model = model;
   request.variants = std::move(variants);
@@ -405,7 +430,8 @@ void CoreImpl::PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Call
     if (!profile.ok()) return done(profile.status());
     Ledger ledger;
     ledger.SetTopology(*profile);
-    PlanRequest request = MakePlanRequest(query.model, std::move(variants), query.workload, query.contract, query.overrides);
+    PlanRequest request =
+        MakePlanRequest(query.model, std::move(variants), query.workload, query.contract, query.overrides);
     request.ledger = ledger.Snapshot();
     request.assume_installed = true;
     request.system = query.system;
@@ -414,7 +440,8 @@ void CoreImpl::PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Call
   WhenTopology([this, query, variants = std::move(variants), done](absl::Status status) mutable {
     if (!status.ok()) return done(status);
     RefreshMemory();
-    PlanRequest request = MakePlanRequest(query.model, std::move(variants), query.workload, query.contract, query.overrides);
+    PlanRequest request =
+        MakePlanRequest(query.model, std::move(variants), query.workload, query.contract, query.overrides);
     request.evictable = Evictable(nullptr, false);
     request.system = query.system;
     done(rumbo::MakePlan(request, *topology_, *parts_.catalog, *parts_.calibration));
@@ -432,12 +459,13 @@ void CoreImpl::MakePlan(PlanQuery query, Callback<Plan> done) {
         return PlanWith(query, std::move(variants), done);
       }
       if (query.model.empty() || query.model.front() != '/') return done(model.status());
-      parts_.inspector->Inspect(query.model, [this, door = door(), query, done](absl::StatusOr<ModelDescriptor> descriptor) {
-        door.Post([this, query, done, descriptor = std::move(descriptor)] {
-          if (!descriptor.ok()) return done(descriptor.status());
-          PlanWith(query, {PlanVariant{"default", *descriptor, ""}}, done);
-        });
-      });
+      parts_.inspector->Inspect(
+          query.model, [this, door = door(), query, done](absl::StatusOr<ModelDescriptor> descriptor) {
+            door.Post([this, query, done, descriptor = std::move(descriptor)] {
+              if (!descriptor.ok()) return done(descriptor.status());
+              PlanWith(query, {PlanVariant{"default", *descriptor, ""}}, done);
+            });
+          });
     });
   });
 }
@@ -455,7 +483,8 @@ void CoreImpl::Explain(std::string id, Callback<Explanation> done) {
     const Instance* instance = Find(instance_id);
     if (instance == nullptr) {
       return done(Error(absl::StatusCode::kNotFound, Reason::kInstanceNotFound,
-                        "no loaded instance or recent request is called " + id.substr(0, 200), "`rumbo ps` lists instances."));
+                        "no loaded instance or recent request is called " + id.substr(0, 200),
+                        "`rumbo ps` lists instances."));
     }
     done(Explanation{instance_id, instance->info.model, instance->plan, instance->measured});
   });
@@ -464,38 +493,23 @@ void CoreImpl::Explain(std::string id, Callback<Explanation> done) {
 void CoreImpl::Advise(AdviceQuery query, Callback<std::vector<AdviceRow>> done) {
   Post([this, query = std::move(query), done = std::move(done)] {
     WhenModels([this, query, done] {
-      std::vector<AdviceRow> rows;
+      std::vector<PlanRequest> requests;
       for (const std::string& name : query.models) {
         const auto model = FindModel(name);
         if (!model.ok()) return done(model.status());
         std::vector<PlanVariant> variants;
         for (const StoredVariant& v : (*model)->variants) variants.push_back({v.id, v.descriptor, v.sha256});
-        for (const std::string& profile_name : parts_.topology->ProfileNames()) {
-          const auto profile = parts_.topology->Profile(profile_name);
-          if (!profile.ok()) continue;
-          AdviceRow row;
-          row.hardware = profile_name;
-          row.title = profile->name;
-          row.model = name;
-          row.price = profile->price;
-          if (row.price && !query.currency.empty() && row.price->currency != query.currency) row.price.reset();
-          if (row.price && query.budget && row.price->amount > *query.budget) continue;
-          PlanQuery plan_query{name, query.workload, query.contract, {}, profile_name, query.system};
-          PlanWith(plan_query, variants, [&row](absl::StatusOr<Plan> plan) {
-            if (plan.ok()) row.plan = std::move(*plan);
-          });
-          Bytes memory = 0;
-          for (const MemoryPool& pool : profile->pools) {
-            if (pool.kind != PoolKind::kSystem) memory = SaturatingAdd(memory, pool.total_bytes.value_or(0));
-          }
-          if (row.price && memory > 0) row.price_per_gb = row.price->amount / (static_cast<double>(memory) / 1e9);
-          if (row.price && row.plan.chosen && row.plan.chosen->predicted.aggregate_tok_s) {
-            row.price_per_tok_s = row.price->amount / *row.plan.chosen->predicted.aggregate_tok_s;
-          }
-          rows.push_back(std::move(row));
-        }
+        requests.push_back(MakePlanRequest(name, std::move(variants), query.workload, query.contract, {}));
+        requests.back().assume_installed = true;
+        requests.back().system = query.system;
       }
-      done(std::move(rows));
+      std::vector<Topology> machines;
+      for (const std::string& name : parts_.topology->ProfileNames()) {
+        if (auto profile = parts_.topology->Profile(name); profile.ok())
+          machines.push_back(std::move(*profile));
+      }
+      done(AdviseOver(requests, machines, *parts_.catalog, *parts_.calibration,
+                      {query.currency, query.budget}));
     });
   });
 }
@@ -574,8 +588,9 @@ void CoreImpl::Drain(std::chrono::milliseconds limit, std::function<void()> done
 
 // Whoever still waits for anything hears so.
 void CoreImpl::StopEverything() {
-  const absl::Status end = RetryableError(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down",
-                                          "Try again in a moment.", std::chrono::seconds(2));
+  const absl::Status end =
+      RetryableError(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down",
+                     "Try again in a moment.", std::chrono::seconds(2));
   std::vector<std::string> ids;
   for (const auto& [id, instance] : instances_) ids.push_back(id);
   for (const std::string& id : ids) {

@@ -12,8 +12,8 @@
 
 namespace rumbo {
 
-// One place in memory for one model: from the wish to load it to the end of its process. A crashed instance keeps its id and
-// starts again when somebody needs it. The core's executor only.
+// One place in memory for one model: from the wish to load it to the end of its process. A crashed instance
+// keeps its id and starts again when somebody needs it. The core's executor only.
 struct Instance {
   InstanceInfo info;
   LoadSpec spec;
@@ -21,19 +21,19 @@ struct Instance {
   Measured measured;
   EngineInfo engine_info;
 
-  uint64_t launch = 0;              // numbers launches: callbacks of an earlier one are stale
-  bool proven = false;              // was ready once
+  uint64_t launch = 0;  // numbers launches: callbacks of an earlier one are stale
+  bool proven = false;  // was ready once
   TimePoint ready_since{};
   std::unique_ptr<LaunchedEngine> process;
-  std::shared_ptr<Engine> engine;   // null unless ready
-  bool suspect = false;             // an attempt died; its process must be about to end: nothing is dispatched
-  bool stopping = false;            // asked to end
-  absl::Status kill_reason;         // set where we ended it for a fault
+  std::shared_ptr<Engine> engine;  // null unless ready
+  bool suspect = false;            // an attempt died; its process must be about to end: nothing is dispatched
+  bool stopping = false;           // asked to end
+  absl::Status kill_reason;        // set where we ended it for a fault
 
   AdmissionQueue queue;
   std::map<std::string, std::shared_ptr<ActiveRequest>> waiting;
   std::map<std::string, std::shared_ptr<ActiveRequest>> running;
-  int borrowed = 0;                 // users through WithEngine
+  int borrowed = 0;  // users through WithEngine
   std::vector<std::function<void(absl::Status)>> ready_waiters;
   std::vector<std::function<void(const StepProgress&)>> progress_watchers;
 
@@ -44,28 +44,30 @@ struct Instance {
   bool wants_room = false;          // fits, but not before others are done: waits, see core_room.cpp
   TimePoint room_since{};
   std::vector<std::string> blockers;  // while wants_room: whose end would make it fit
-  bool yielding = false;            // somebody has waited long for its room: takes no new requests until it is idle
+  bool yielding = false;  // somebody has waited long for its room: takes no new requests until it is idle
 
-  int failures = 0;                 // of its process, in a row, without a token between
-  TimePoint blocked_until{};        // crash loop
-  uint64_t failed_since = 0;        // numbers the failures, for the timer that forgets them
+  int failures = 0;           // of its process, in a row, without a token between
+  TimePoint blocked_until{};  // crash loop
+  uint64_t failed_since = 0;  // numbers the failures, for the timer that forgets them
   TimePoint last_used{};
   TimePoint load_started{};
   std::chrono::seconds keep_alive{0};
   TimePoint keep_alive_due = TimePoint::max();  // the earliest look at whether it was idle long enough
   bool hang_watch_armed = false;
-  bool asked_for_life = false;      // GetStats is under way
+  bool asked_for_life = false;  // GetStats is under way
   EngineStats last_stats;
-  TimePoint last_progress{};        // when last_stats changed
+  TimePoint last_progress{};  // when last_stats changed
 
   bool idle() const { return running.empty() && queue.empty() && borrowed == 0 && ready_waiters.empty(); }
   // Nothing would be cut off by ending it.
-  bool at_rest() const { return running.empty() && borrowed == 0 && ready_waiters.empty() && (queue.empty() || yielding); }
+  bool at_rest() const {
+    return running.empty() && borrowed == 0 && ready_waiters.empty() && (queue.empty() || yielding);
+  }
 };
 
-// The Core. Split by reason to change: core_impl.cpp (models, plans, the machine), core_requests.cpp (requests, admission,
-// dispatch), core_instances.cpp (loading, failing, ending instances), core_room.cpp (placing: who gets which room, and
-// who goes for it).
+// The Core. Split by reason to change: core_impl.cpp (models, plans, the machine), core_requests.cpp
+// (requests, admission, dispatch), core_instances.cpp (loading, failing, ending instances), core_room.cpp
+// (placing: who gets which room, and who goes for it).
 class CoreImpl final : public Core {
  public:
   CoreImpl(CoreOptions options, Parts parts);
@@ -73,14 +75,16 @@ class CoreImpl final : public Core {
 
   void Start() override;
   std::unique_ptr<GenerateCall> Generate(InferenceRequest request, std::shared_ptr<AnswerSink> sink) override;
-  void WithEngine(LoadSpec spec, ClientIdentity client, TimePoint deadline, Callback<ReadyEngine> done) override;
+  void WithEngine(LoadSpec spec, ClientIdentity client, TimePoint deadline,
+                  Callback<ReadyEngine> done) override;
   void ListModels(Callback<std::vector<StoredModel>> done) override;
   void GetModel(std::string name, Callback<StoredModel> done) override;
   void ImportModel(ImportSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
                    std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) override;
   void DeleteModel(std::string name, Callback<Bytes> done) override;
   void PinModel(std::string name, bool pinned, Callback<bool> done) override;
-  void LoadModel(LoadSpec spec, std::function<void(const StepProgress&)> progress, Callback<LoadResult> done) override;
+  void LoadModel(LoadSpec spec, std::function<void(const StepProgress&)> progress,
+                 Callback<LoadResult> done) override;
   void UnloadModel(std::string name, std::optional<std::chrono::milliseconds> drain,
                    Callback<std::vector<std::string>> done) override;
   void MakePlan(PlanQuery query, Callback<Plan> done) override;
@@ -95,7 +99,8 @@ class CoreImpl final : public Core {
  private:
   class RequestCall;
 
-  // The way in for other threads: runs tasks on the executor unless the core is gone by then. Copies outlive the core.
+  // The way in for other threads: runs tasks on the executor unless the core is gone by then. Copies outlive
+  // the core.
   struct Door {
     Executor* executor;
     std::weak_ptr<int> alive;
@@ -118,8 +123,9 @@ class CoreImpl final : public Core {
   void WatchMachine();
   void RefreshMemory();
   absl::StatusOr<const StoredModel*> FindModel(const std::string& name) const;
-  PlanRequest MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants, const Workload& workload,
-                              const Contract& contract, const PlanOverrides& overrides) const;
+  PlanRequest MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants,
+                              const Workload& workload, const Contract& contract,
+                              const PlanOverrides& overrides) const;
   void PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Callback<Plan> done);
 
   // core_requests.cpp
@@ -130,9 +136,10 @@ class CoreImpl final : public Core {
   void Rehouse(Instance& instance);
   void Dispatch(Instance& instance);
   void Replay(Instance& instance, std::shared_ptr<ActiveRequest> request);
-  void Account(Instance* instance, const std::string& instance_id, const ActiveRequest& request, const absl::Status& status);
-  void OnAttemptEnd(const std::string& instance_id, std::shared_ptr<ActiveRequest> request, const absl::Status& status,
-                    bool replayable);
+  void Account(Instance* instance, const std::string& instance_id, const ActiveRequest& request,
+               const absl::Status& status);
+  void OnAttemptEnd(const std::string& instance_id, std::shared_ptr<ActiveRequest> request,
+                    const absl::Status& status, bool replayable);
   void CancelWaiting(const std::string& request_id);
   void FailWaiting(Instance& instance, const absl::Status& status);
   Placement PlacementOf(const Instance& instance, const std::string& request_id) const;
@@ -150,7 +157,8 @@ class CoreImpl final : public Core {
   void Restart(Instance& instance);
   absl::Status CrashLoop(const Instance& instance) const;
   // `queued_hear` OK: what waits is served elsewhere.
-  void StopInstance(Instance& instance, std::string why, absl::Status queued_hear, std::chrono::milliseconds grace);
+  void StopInstance(Instance& instance, std::string why, absl::Status queued_hear,
+                    std::chrono::milliseconds grace);
   void KillProcess(Instance& instance);
   void EndForFault(Instance& instance, absl::Status why);
   void Remove(const std::string& id);
@@ -179,7 +187,8 @@ class CoreImpl final : public Core {
 
   const CoreOptions options_;
   const Parts parts_;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // its weak pointers tell posted tasks whether this lives
+  std::shared_ptr<int> alive_ =
+      std::make_shared<int>(0);  // its weak pointers tell posted tasks whether this lives
 
   // All below: the executor.
   bool models_loaded_ = false;

@@ -13,15 +13,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kCrashLoop = 5;         // failures in a row after which an instance rests
+constexpr int kCrashLoop = 5;  // failures in a row after which an instance rests
 constexpr seconds kCrashLoopRest{30};
 constexpr seconds kPinnedRetry{30};   // a pinned model that could not be loaded is tried again so often
 constexpr seconds kForgetFailed{60};  // a failed instance that nobody asks for is forgotten, with its count
 constexpr seconds kStable{60};        // a process that ran so long starts with a clean record
-constexpr seconds kStopGrace{5};      // an idle worker ends by itself within milliseconds; this is for one that hangs
+constexpr seconds kStopGrace{
+    5};  // an idle worker ends by itself within milliseconds; this is for one that hangs
 constexpr seconds kHangCheck{5};
-constexpr seconds kHangSilence{20};   // without an event for so long, the engine is asked whether it lives
-constexpr seconds kNoProgress{180};   // an engine that answers, with its counters still for so long, does not work
+constexpr seconds kHangSilence{20};  // without an event for so long, the engine is asked whether it lives
+constexpr seconds kNoProgress{
+    180};  // an engine that answers, with its counters still for so long, does not work
 
 milliseconds BackOff(int failures) {
   if (failures <= 1) return milliseconds(0);
@@ -52,16 +54,20 @@ bool CoreImpl::Serves(const Instance& instance, const LoadSpec& spec) const {
   const auto differs = [](const auto& wanted, const auto& present) { return wanted && wanted != present; };
   if (!want.engine.empty() && want.engine != instance.info.engine && want.engine != had.engine) return false;
   if (!want.device.empty() && want.device != had.device && want.device != instance.info.backend &&
-      std::find(instance.info.devices.begin(), instance.info.devices.end(), want.device) == instance.info.devices.end()) {
+      std::find(instance.info.devices.begin(), instance.info.devices.end(), want.device) ==
+          instance.info.devices.end()) {
     return false;
   }
   if (!want.kv_type.empty() && want.kv_type != had.kv_type) return false;
   if (!want.variant.empty() && want.variant != instance.info.variant) return false;
   if (differs(want.threads, had.threads) || differs(want.gpu_layers, had.gpu_layers)) return false;
-  if (differs(spec.workload.sessions, load.sessions) || differs(spec.workload.context, load.context)) return false;
+  if (differs(spec.workload.sessions, load.sessions) || differs(spec.workload.context, load.context))
+    return false;
   if (!instance.plan.chosen) return true;  // still being placed
   const Candidate& chosen = *instance.plan.chosen;
-  if (spec.contract.min_context && chosen.settings.context_per_session.value_or(0) < *spec.contract.min_context) return false;
+  if (spec.contract.min_context &&
+      chosen.settings.context_per_session.value_or(0) < *spec.contract.min_context)
+    return false;
   if (!spec.contract.device_kind.empty() && topology_) {
     for (const std::string& id : chosen.devices) {
       const Device* device = topology_->FindDevice(id);
@@ -107,15 +113,16 @@ absl::StatusOr<Instance*> CoreImpl::EnsureInstance(const LoadSpec& spec, bool re
   if (replace_different) instance.replaces = std::move(different);
   instances_[id] = std::move(created);
   SetState(instance, InstanceState::kStarting, "planning");
-  WhenTopology([this, id](absl::Status status) {  // never inside this call: the caller is not done with the instance
-    Instance* waiting = Find(id);
-    if (waiting == nullptr) return;
-    if (!status.ok()) {
-      FailLoad(*waiting, status);
-    } else {
-      Place(id);
-    }
-  });
+  WhenTopology(
+      [this, id](absl::Status status) {  // never inside this call: the caller is not done with the instance
+        Instance* waiting = Find(id);
+        if (waiting == nullptr) return;
+        if (!status.ok()) {
+          FailLoad(*waiting, status);
+        } else {
+          Place(id);
+        }
+      });
   return &instance;
 }
 
@@ -131,7 +138,8 @@ LaunchSpec CoreImpl::LaunchSpecOf(const Instance& instance) const {
     const Device* device = topology_->FindDevice(id);
     if (device == nullptr) continue;
     for (const BackendSupport& backend : device->backends) {
-      if (backend.name == chosen.backend && !backend.selector.empty()) launch.device_selectors.push_back(backend.selector);
+      if (backend.name == chosen.backend && !backend.selector.empty())
+        launch.device_selectors.push_back(backend.selector);
     }
   }
   const auto model = models_.find(instance.spec.model);
@@ -193,7 +201,8 @@ void CoreImpl::Launch(Instance& instance) {
   instance.process = parts_.launcher->Launch(LaunchSpecOf(instance), std::move(callbacks));
 }
 
-void CoreImpl::OnReady(const std::string& id, uint64_t launch, std::shared_ptr<Engine> engine, EngineInfo info) {
+void CoreImpl::OnReady(const std::string& id, uint64_t launch, std::shared_ptr<Engine> engine,
+                       EngineInfo info) {
   Instance* found = Find(id);
   if (found == nullptr || found->launch != launch || found->stopping) return;
   Instance& instance = *found;
@@ -233,17 +242,19 @@ void CoreImpl::OnExit(const std::string& id, uint64_t launch, absl::Status statu
   RoomMayBeFree();
   if (instance.stopping) return Remove(id);
   if (status.ok()) status = instance.kill_reason;
-  if (status.ok()) status = Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed, "the engine ended by itself");
+  if (status.ok())
+    status = Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed, "the engine ended by itself");
   const bool was_ready = instance.info.state == InstanceState::kReady;
   if (was_ready && Now() - instance.ready_since >= kStable) instance.failures = 0;
   if (++instance.failures >= kCrashLoop) instance.blocked_until = Now() + kCrashLoopRest;
   instance.suspect = false;
   SetState(instance, InstanceState::kFailed, MessageOf(status));
-  // Running requests end through their own streams. What waits, or is replayed, wants a fresh process, where one is known
-  // to be able to run; a first load that fails is told at once.
+  // Running requests end through their own streams. What waits, or is replayed, wants a fresh process, where
+  // one is known to be able to run; a first load that fails is told at once.
   if (!instance.proven) {
     FailLoad(instance, status);
-  } else if (!instance.queue.empty() || !instance.ready_waiters.empty() || (instance.info.pinned && !draining_)) {
+  } else if (!instance.queue.empty() || !instance.ready_waiters.empty() ||
+             (instance.info.pinned && !draining_)) {
     Restart(instance);
   } else {
     KeepFailed(instance);
@@ -252,8 +263,8 @@ void CoreImpl::OnExit(const std::string& id, uint64_t launch, absl::Status statu
 
 absl::Status CoreImpl::CrashLoop(const Instance& instance) const {
   return RetryableError(absl::StatusCode::kUnavailable, Reason::kCrashLoop,
-                        instance.info.model + " failed " + std::to_string(instance.failures) + " times in a row: " +
-                            instance.info.reason,
+                        instance.info.model + " failed " + std::to_string(instance.failures) +
+                            " times in a row: " + instance.info.reason,
                         "`rumbo logs` has the details; try again later.",
                         std::chrono::ceil<milliseconds>(instance.blocked_until - Now()));
 }
@@ -275,7 +286,8 @@ void CoreImpl::Restart(Instance& instance) {
   SetState(instance, InstanceState::kStarting, "starting again after: " + instance.info.reason);
   PostAfter(delay, [this, id = instance.info.id, launch = instance.launch] {
     Instance* again = Find(id);
-    if (again != nullptr && again->launch == launch && again->info.state == InstanceState::kStarting) Place(id);
+    if (again != nullptr && again->launch == launch && again->info.state == InstanceState::kStarting)
+      Place(id);
   });
 }
 
@@ -283,7 +295,8 @@ void CoreImpl::Restart(Instance& instance) {
 void CoreImpl::FailLoad(Instance& instance, const absl::Status& status) {
   ledger_.Release(instance.info.id);
   LeaveRoomQueue(instance);
-  if (instance.info.state != InstanceState::kFailed) SetState(instance, InstanceState::kFailed, MessageOf(status));
+  if (instance.info.state != InstanceState::kFailed)
+    SetState(instance, InstanceState::kFailed, MessageOf(status));
   const absl::Status heard = Annotate(status, instance.info.model);
   instance.progress_watchers.clear();
   for (auto& waiter : std::exchange(instance.ready_waiters, {})) waiter(heard);
@@ -291,15 +304,18 @@ void CoreImpl::FailLoad(Instance& instance, const absl::Status& status) {
   KeepFailed(instance);
 }
 
-// What failed stays for a while, so that its failures are counted; what could not even be tried goes at once; what is
-// pinned is tried again.
+// What failed stays for a while, so that its failures are counted; what could not even be tried goes at once;
+// what is pinned is tried again.
 void CoreImpl::KeepFailed(Instance& instance) {
   milliseconds rest = instance.failures > 0 ? milliseconds(kForgetFailed) : milliseconds(0);
-  if (instance.info.pinned) rest = std::max<milliseconds>(kPinnedRetry, std::chrono::ceil<milliseconds>(instance.blocked_until - Now()));
+  if (instance.info.pinned)
+    rest =
+        std::max<milliseconds>(kPinnedRetry, std::chrono::ceil<milliseconds>(instance.blocked_until - Now()));
   const uint64_t since = ++instance.failed_since;
   PostAfter(rest, [this, id = instance.info.id, since] {
     Instance* failed = Find(id);
-    if (failed == nullptr || failed->info.state != InstanceState::kFailed || failed->failed_since != since) return;
+    if (failed == nullptr || failed->info.state != InstanceState::kFailed || failed->failed_since != since)
+      return;
     if (failed->info.pinned && !draining_) {
       Restart(*failed);
     } else if (failed->idle()) {
@@ -310,7 +326,8 @@ void CoreImpl::KeepFailed(Instance& instance) {
   });
 }
 
-void CoreImpl::StopInstance(Instance& instance, std::string why, absl::Status queued_hear, milliseconds grace) {
+void CoreImpl::StopInstance(Instance& instance, std::string why, absl::Status queued_hear,
+                            milliseconds grace) {
   if (instance.stopping) return;
   instance.stopping = true;
   LeaveRoomQueue(instance);
@@ -318,7 +335,8 @@ void CoreImpl::StopInstance(Instance& instance, std::string why, absl::Status qu
   SetState(instance, InstanceState::kDraining, std::move(why));
   instance.progress_watchers.clear();
   for (auto& waiter : std::exchange(instance.ready_waiters, {})) {
-    waiter(Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, instance.info.model + ": " + instance.info.reason));
+    waiter(Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped,
+                 instance.info.model + ": " + instance.info.reason));
   }
   if (queued_hear.ok()) {
     Rehouse(instance);
@@ -361,8 +379,8 @@ void CoreImpl::Remove(const std::string& id) {
   if (it == instances_.end()) return;
   ledger_.Release(id);
   // A replay that came after the stop.
-  FailWaiting(*it->second, Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, "the model was unloaded",
-                                 "Send the request again to load it anew."));
+  FailWaiting(*it->second, Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped,
+                                 "the model was unloaded", "Send the request again to load it anew."));
   it->second->info.pid.reset();
   it->second->info.state = InstanceState::kStopped;
   Notify(*it->second);
@@ -380,7 +398,8 @@ void CoreImpl::Remove(const std::string& id) {
 }
 
 void CoreImpl::SetState(Instance& instance, InstanceState state, std::string reason) {
-  if (instance.info.state != state || instance.info.since_unix_s == 0) instance.info.since_unix_s = parts_.wall->UnixSeconds();
+  if (instance.info.state != state || instance.info.since_unix_s == 0)
+    instance.info.since_unix_s = parts_.wall->UnixSeconds();
   instance.info.state = state;
   instance.info.reason = std::move(reason);
   spdlog::info("{} ({}): {}: {}", instance.info.id, instance.info.model, Word(state), instance.info.reason);
@@ -412,7 +431,8 @@ void CoreImpl::ArmKeepAlive(Instance& instance) {
     if (!kept->idle() || kept->stopping || kept->info.pinned || kept->keep_alive.count() < 0) return;
     if (kept->last_used + kept->keep_alive > Now()) return ArmKeepAlive(*kept);
     if (kept->info.state != InstanceState::kReady) return;
-    StopInstance(*kept, "idle for " + std::to_string(kept->keep_alive.count()) + " s", absl::OkStatus(), milliseconds(0));
+    StopInstance(*kept, "idle for " + std::to_string(kept->keep_alive.count()) + " s", absl::OkStatus(),
+                 milliseconds(0));
   });
 }
 
@@ -440,24 +460,27 @@ void CoreImpl::ArmHangWatch(Instance& instance) {
 void CoreImpl::AskForLife(Instance& instance) {
   if (instance.asked_for_life || !instance.engine || instance.stopping) return;
   instance.asked_for_life = true;
-  instance.engine->GetStats(Now() + kHangCheck, [this, door = door(), id = instance.info.id,
-                                                 launch = instance.launch](absl::StatusOr<EngineStats> stats) {
-    door.Post([this, id, launch, stats = std::move(stats)] {
-      Instance* asked = Find(id);
-      if (asked == nullptr) return;
-      asked->asked_for_life = false;
-      if (asked->launch == launch && asked->engine) OnStats(*asked, stats);
-    });
-  });
+  instance.engine->GetStats(Now() + kHangCheck,
+                            [this, door = door(), id = instance.info.id,
+                             launch = instance.launch](absl::StatusOr<EngineStats> stats) {
+                              door.Post([this, id, launch, stats = std::move(stats)] {
+                                Instance* asked = Find(id);
+                                if (asked == nullptr) return;
+                                asked->asked_for_life = false;
+                                if (asked->launch == launch && asked->engine) OnStats(*asked, stats);
+                              });
+                            });
 }
 
 void CoreImpl::OnStats(Instance& instance, const absl::StatusOr<EngineStats>& stats) {
   if (!stats.ok()) {
-    return EndForFault(instance, Error(absl::StatusCode::kUnavailable, Reason::kEngineHung, "the engine stopped answering",
-                                       "Send the request again; the engine is started anew."));
+    return EndForFault(
+        instance, Error(absl::StatusCode::kUnavailable, Reason::kEngineHung, "the engine stopped answering",
+                        "Send the request again; the engine is started anew."));
   }
   const EngineStats& last = instance.last_stats;
-  if (stats->prompt_tokens != last.prompt_tokens || stats->generated_tokens != last.generated_tokens || instance.running.empty()) {
+  if (stats->prompt_tokens != last.prompt_tokens || stats->generated_tokens != last.generated_tokens ||
+      instance.running.empty()) {
     instance.last_progress = Now();
   }
   instance.last_stats = *stats;
@@ -488,7 +511,8 @@ std::vector<MemoryItem> CoreImpl::MapPools(const Instance& instance, std::vector
       const Device* device = topology_->FindDevice(id);
       if (device == nullptr) continue;
       for (const BackendSupport& backend : device->backends) {
-        if (backend.name == instance.info.backend && backend.selector == item.pool && !backend.pools.empty()) pool = backend.pools.front();
+        if (backend.name == instance.info.backend && backend.selector == item.pool && !backend.pools.empty())
+          pool = backend.pools.front();
       }
     }
     item.pool = pool;

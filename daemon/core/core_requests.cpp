@@ -23,7 +23,8 @@ double CostOf(const GenerateRequest& request) {
   for (const ChatMessage& message : input.chat.messages) {
     for (const ContentPart& part : message.content) bytes += static_cast<double>(part.text.size());
   }
-  return 1 + bytes / 4 + static_cast<double>(input.tokens.size()) + 4.0 * request.sampling.max_tokens.value_or(256);
+  return 1 + bytes / 4 + static_cast<double>(input.tokens.size()) +
+         4.0 * request.sampling.max_tokens.value_or(256);
 }
 
 }  // namespace
@@ -49,10 +50,12 @@ class CoreImpl::RequestCall final : public GenerateCall {
 
 std::unique_ptr<GenerateCall> CoreImpl::Generate(InferenceRequest request, std::shared_ptr<AnswerSink> sink) {
   if (request.id.empty()) request.id = NewRequestId();
-  const absl::Status gone = Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
+  const absl::Status gone =
+      Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
   auto active = std::make_shared<ActiveRequest>(
       std::move(request), std::move(sink), parts_.executor->clock(),
-      [this, door = door(), gone](std::shared_ptr<ActiveRequest> ended, const absl::Status& status, bool replayable) {
+      [this, door = door(), gone](std::shared_ptr<ActiveRequest> ended, const absl::Status& status,
+                                  bool replayable) {
         door.executor->Post([this, alive = door.alive, gone, ended = std::move(ended), status, replayable] {
           if (alive.expired()) {
             ended->EndWith(gone);  // it would have been replayed
@@ -85,8 +88,9 @@ void CoreImpl::Submit(std::shared_ptr<ActiveRequest> request) {
     return;
   }
   if (draining_) {
-    request->EndWith(RetryableError(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down",
-                                    "Try again in a moment.", std::chrono::seconds(2)));
+    request->EndWith(RetryableError(absl::StatusCode::kUnavailable, Reason::kDraining,
+                                    "the daemon is shutting down", "Try again in a moment.",
+                                    std::chrono::seconds(2)));
     return;
   }
   if (absl::Status valid = ValidateGenerateRequest(request->request().generate); !valid.ok()) {
@@ -134,7 +138,8 @@ void CoreImpl::ArmDeadline(const std::shared_ptr<ActiveRequest>& request) {
     if (!late || late->ended()) return;
     const auto it = request_instance_.find(late->id());
     Instance* instance = it == request_instance_.end() ? nullptr : Find(it->second);
-    if (instance == nullptr || !TakeWaiting(*instance, late->id())) return;  // runs: the engine knows the deadline
+    if (instance == nullptr || !TakeWaiting(*instance, late->id()))
+      return;  // runs: the engine knows the deadline
     late->EndWith(Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded,
                         "the deadline passed while the request waited for " + instance->info.model,
                         "Allow more time, or load the model beforehand."));
@@ -160,7 +165,8 @@ std::shared_ptr<ActiveRequest> CoreImpl::TakeWaiting(Instance& instance, const s
 void CoreImpl::Rehouse(Instance& instance) {
   std::vector<std::shared_ptr<ActiveRequest>> moving;
   for (const auto& [id, request] : instance.waiting) moving.push_back(request);
-  std::sort(moving.begin(), moving.end(), [](const auto& a, const auto& b) { return a->arrived() < b->arrived(); });
+  std::sort(moving.begin(), moving.end(),
+            [](const auto& a, const auto& b) { return a->arrived() < b->arrived(); });
   for (const auto& request : moving) TakeWaiting(instance, request->id());
   for (auto& request : moving) {
     const InferenceRequest& r = request->request();
@@ -219,20 +225,22 @@ void CoreImpl::OnAttemptEnd(const std::string& instance_id, std::shared_ptr<Acti
       AskForLife(*instance);
     }
   }
-  if (replayable && !request->cancelled() && request->attempts() < kMaxAttempts && instance != nullptr && !instance->stopping) {
+  if (replayable && !request->cancelled() && request->attempts() < kMaxAttempts && instance != nullptr &&
+      !instance->stopping) {
     Replay(*instance, std::move(request));
   } else {
     if (replayable) {
-      request->EndWith(request->cancelled()
-                           ? Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the request was cancelled")
-                           : status);
+      request->EndWith(request->cancelled() ? Error(absl::StatusCode::kCancelled, Reason::kCancelled,
+                                                    "the request was cancelled")
+                                            : status);
     }
     Account(instance, instance_id, *request, status);
   }
   if (instance != nullptr) {
     Dispatch(*instance);
     Rested(*instance);
-    if (instance->stopping && instance->running.empty() && instance->process) instance->process->Stop(kStopGrace);
+    if (instance->stopping && instance->running.empty() && instance->process)
+      instance->process->Stop(kStopGrace);
   }
   CheckDrained();
 }
@@ -271,7 +279,8 @@ void CoreImpl::Account(Instance* instance, const std::string& instance_id, const
 void CoreImpl::CancelWaiting(const std::string& request_id) {
   const auto early = std::find_if(early_requests_.begin(), early_requests_.end(),
                                   [&](const auto& request) { return request->id() == request_id; });
-  const absl::Status cancelled = Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the request was cancelled");
+  const absl::Status cancelled =
+      Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the request was cancelled");
   if (early != early_requests_.end()) {
     const std::shared_ptr<ActiveRequest> request = *early;
     early_requests_.erase(early);
@@ -311,7 +320,8 @@ Placement CoreImpl::PlacementOf(const Instance& instance, const std::string& req
   placement.engine = instance.info.engine;
   placement.backend = instance.info.backend;
   placement.devices = instance.info.devices;
-  if (instance.plan.chosen && !instance.plan.chosen->reasons.empty()) placement.reason = instance.plan.chosen->reasons.front();
+  if (instance.plan.chosen && !instance.plan.chosen->reasons.empty())
+    placement.reason = instance.plan.chosen->reasons.front();
   return placement;
 }
 

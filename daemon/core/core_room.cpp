@@ -13,14 +13,16 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kMaxPlacements = 3;  // evictions that may come to nothing because memory went elsewhere meanwhile
+constexpr int kMaxPlacements =
+    3;  // evictions that may come to nothing because memory went elsewhere meanwhile
 constexpr seconds kRoomCheck{1};   // memory of others may have come free
 constexpr seconds kYieldAfter{5};  // a wait for room after which those in the way take no new requests
 constexpr seconds kHoldAfter{30};  // a wait after which nobody younger takes room there
 constexpr seconds kRoomWait{120};  // the longest wait
 
 bool Overlap(const Reservation& a, const Reservation& b) {
-  return std::any_of(a.pools.begin(), a.pools.end(), [&](const auto& entry) { return b.pools.count(entry.first) > 0; });
+  return std::any_of(a.pools.begin(), a.pools.end(),
+                     [&](const auto& entry) { return b.pools.count(entry.first) > 0; });
 }
 
 }  // namespace
@@ -33,22 +35,25 @@ std::vector<PlanVariant> CoreImpl::VariantsOf(const std::string& model) const {
   return variants;
 }
 
-// Plans, makes room, reserves, launches; called again when room was made. Nothing is stopped unless a plan fits then.
+// Plans, makes room, reserves, launches; called again when room was made. Nothing is stopped unless a plan
+// fits then.
 void CoreImpl::Place(const std::string& instance_id) {
   Instance* found = Find(instance_id);
   if (found == nullptr || found->stopping || found->info.state != InstanceState::kStarting) return;
   Instance& instance = *found;
   if (!instance.waits_for.empty()) return;  // Remove() comes back here
   RefreshMemory();
-  PlanRequest request = MakePlanRequest(instance.spec.model, VariantsOf(instance.spec.model), instance.spec.workload,
-                                        instance.spec.contract, instance.spec.overrides);
+  PlanRequest request =
+      MakePlanRequest(instance.spec.model, VariantsOf(instance.spec.model), instance.spec.workload,
+                      instance.spec.contract, instance.spec.overrides);
   SubtractClaims(instance, request.ledger);
   request.evictable = Evictable(&instance, false);
   absl::StatusOr<Plan> plan = rumbo::MakePlan(request, *topology_, *parts_.catalog, *parts_.calibration);
   if (!plan.ok()) return FailLoad(instance, plan.status());
   const bool short_of_room = !plan->chosen && plan->refusal->reason_code == Reason::kDoesNotFit;
   instance.plan = std::move(*plan);
-  if (short_of_room || (instance.plan.chosen && BehindAnother(instance))) return WaitForRoom(instance, std::move(request));
+  if (short_of_room || (instance.plan.chosen && BehindAnother(instance)))
+    return WaitForRoom(instance, std::move(request));
   if (!instance.plan.chosen) return FailLoad(instance, RefusalStatus(instance.plan));
   LeaveRoomQueue(instance);
   instance.claim = ReservationOf(*instance.plan.chosen);
@@ -61,15 +66,17 @@ void CoreImpl::Place(const std::string& instance_id) {
     if (instance.replaces.count(victim) > 0) {
       StopInstance(*other, "replaced by a load with other settings", absl::OkStatus(), options_.drain);
     } else {
-      StopInstance(*other, "evicted to make room for " + instance.info.model, absl::OkStatus(), milliseconds(0));
+      StopInstance(*other, "evicted to make room for " + instance.info.model, absl::OkStatus(),
+                   milliseconds(0));
     }
   }
   if (!instance.waits_for.empty()) {
     if (++instance.placements > kMaxPlacements) {
       instance.waits_for.clear();
-      return FailLoad(instance, RetryableError(absl::StatusCode::kResourceExhausted, Reason::kDoesNotFit,
-                                               "memory kept changing while " + instance.info.model + " was placed",
-                                               "Try again.", seconds(1)));
+      return FailLoad(instance,
+                      RetryableError(absl::StatusCode::kResourceExhausted, Reason::kDoesNotFit,
+                                     "memory kept changing while " + instance.info.model + " was placed",
+                                     "Try again.", seconds(1)));
     }
     return SetState(instance, InstanceState::kStarting, "waiting for room");
   }
@@ -78,8 +85,8 @@ void CoreImpl::Place(const std::string& instance_id) {
   Launch(instance);
 }
 
-// `request` did not fit now. It waits where it would once others are done; else it is refused, with what is missing even
-// then.
+// `request` did not fit now. It waits where it would once others are done; else it is refused, with what is
+// missing even then.
 void CoreImpl::WaitForRoom(Instance& instance, PlanRequest request) {
   request.ledger = ledger_.Snapshot();
   request.evictable = Evictable(&instance, true);
@@ -99,10 +106,12 @@ void CoreImpl::WaitForRoom(Instance& instance, PlanRequest request) {
     instance.wants_room = true;
     instance.room_since = Now();
   } else if (Now() - instance.room_since > kRoomWait) {
-    return FailLoad(instance, RetryableError(absl::StatusCode::kResourceExhausted, Reason::kDoesNotFit,
-                                             "no room came free within " + std::to_string(kRoomWait.count()) +
-                                                 " s; in the way: " + (who.empty() ? "other loads" : who),
-                                             "`rumbo ps` shows what runs; unload something, or try again later.", seconds(10)));
+    return FailLoad(
+        instance,
+        RetryableError(absl::StatusCode::kResourceExhausted, Reason::kDoesNotFit,
+                       "no room came free within " + std::to_string(kRoomWait.count()) +
+                           " s; in the way: " + (who.empty() ? "other loads" : who),
+                       "`rumbo ps` shows what runs; unload something, or try again later.", seconds(10)));
   }
   const std::string reason = "waiting for room" + (who.empty() ? "" : " that has " + who);
   if (instance.info.reason != reason) SetState(instance, InstanceState::kStarting, reason);
@@ -133,7 +142,8 @@ bool CoreImpl::BehindAnother(const Instance& instance) const {
 // Tries again soon for those who wait. Cheap where nobody does.
 void CoreImpl::RoomMayBeFree() {
   if (room_retry_posted_) return;
-  const bool wanted = std::any_of(instances_.begin(), instances_.end(), [](const auto& entry) { return entry.second->wants_room; });
+  const bool wanted = std::any_of(instances_.begin(), instances_.end(),
+                                  [](const auto& entry) { return entry.second->wants_room; });
   if (!wanted) return;
   room_retry_posted_ = true;
   Post([this] {
@@ -147,7 +157,8 @@ void CoreImpl::RetryRoom() {
   for (const auto& [id, instance] : instances_) {
     if (instance->wants_room) waiting.push_back(instance.get());
   }
-  std::stable_sort(waiting.begin(), waiting.end(), [](const Instance* a, const Instance* b) { return a->room_since < b->room_since; });
+  std::stable_sort(waiting.begin(), waiting.end(),
+                   [](const Instance* a, const Instance* b) { return a->room_since < b->room_since; });
   std::vector<std::string> ids;
   for (const Instance* instance : waiting) ids.push_back(instance->info.id);
   AskToYield();
@@ -162,8 +173,8 @@ void CoreImpl::RetryRoom() {
   }
 }
 
-// Instances in the way of one that has waited for long take no new requests, so that they come to rest; what waits for
-// them is served when it is their turn again.
+// Instances in the way of one that has waited for long take no new requests, so that they come to rest; what
+// waits for them is served when it is their turn again.
 void CoreImpl::AskToYield() {
   std::set<std::string> asked;
   for (const auto& [id, instance] : instances_) {
@@ -176,7 +187,8 @@ void CoreImpl::AskToYield() {
   }
 }
 
-// What is free and promised to nobody, but for which running instances are being ended already on somebody's behalf.
+// What is free and promised to nobody, but for which running instances are being ended already on somebody's
+// behalf.
 void CoreImpl::SubtractClaims(const Instance& besides, LedgerSnapshot& snapshot) const {
   const auto subtract = [](std::map<std::string, Bytes>& free, const std::string& id, Bytes bytes) {
     if (const auto it = free.find(id); it != free.end()) it->second = SaturatingSub(it->second, bytes);
@@ -195,19 +207,21 @@ void CoreImpl::SubtractClaims(const Instance& besides, LedgerSnapshot& snapshot)
   }
 }
 
-// Instances whose end would make room for `besides`, least worth keeping first: those that are ending anyway and whose
-// room nobody has claimed, the one it replaces, idle ones (by chance of reuse times the cost to reload, per byte); with
-// `busy_too` also those that are loading or at work, last. Never pinned ones.
+// Instances whose end would make room for `besides`, least worth keeping first: those that are ending anyway
+// and whose room nobody has claimed, the one it replaces, idle ones (by chance of reuse times the cost to
+// reload, per byte); with `busy_too` also those that are loading or at work, last. Never pinned ones.
 std::vector<EvictionCandidate> CoreImpl::Evictable(const Instance* besides, bool busy_too) const {
   std::set<std::string> claimed;
-  for (const auto& [id, instance] : instances_) claimed.insert(instance->waits_for.begin(), instance->waits_for.end());
+  for (const auto& [id, instance] : instances_)
+    claimed.insert(instance->waits_for.begin(), instance->waits_for.end());
   using Rank = std::pair<int, double>;
   std::vector<std::pair<Rank, EvictionCandidate>> ranked;
   for (const auto& [id, instance] : instances_) {
     const Reservation* reserved = ledger_.Find(id);
     if (reserved == nullptr || instance.get() == besides) continue;
     const bool replaced = besides != nullptr && besides->replaces.count(id) > 0;
-    const bool idle = instance->at_rest() && instance->info.state == InstanceState::kReady && !instance->info.pinned;
+    const bool idle =
+        instance->at_rest() && instance->info.state == InstanceState::kReady && !instance->info.pinned;
     Rank rank;
     if (instance->stopping) {
       if (claimed.count(id) > 0 && !busy_too) continue;
@@ -224,7 +238,8 @@ std::vector<EvictionCandidate> CoreImpl::Evictable(const Instance* besides, bool
     Bytes bytes = 1;
     for (const auto& [pool, amount] : reserved->pools) bytes = SaturatingAdd(bytes, amount);
     const double idle_s = std::chrono::duration<double>(Now() - instance->last_used).count();
-    rank.second = std::exp(-idle_s / 600.0) * instance->measured.load_s.value_or(1.0) / static_cast<double>(bytes);
+    rank.second =
+        std::exp(-idle_s / 600.0) * instance->measured.load_s.value_or(1.0) / static_cast<double>(bytes);
     ranked.push_back({rank, {id, reserved->pools, reserved->limits}});
   }
   std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {

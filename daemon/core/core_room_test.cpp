@@ -66,7 +66,8 @@ TEST_F(CoreRoomTest, PinnedIsNeverEvicted) {
   auto medium = world.Load("m");
   ASSERT_TRUE(medium.come());
   EXPECT_EQ(ReasonOf(medium.status()), Reason::kDoesNotFit);
-  EXPECT_EQ(States(), "a:ready b:ready c:ready e:ready ") << "nothing was stopped for a plan that cannot work";
+  EXPECT_EQ(States(), "a:ready b:ready c:ready e:ready ")
+      << "nothing was stopped for a plan that cannot work";
 }
 
 TEST_F(CoreRoomTest, WhatNeverFitsIsRefusedAtOnceAndCostsNobodyAnything) {
@@ -116,7 +117,8 @@ TEST_F(CoreRoomTest, BusyIsNeverEvictedTheNewcomerWaitsVisibly) {
   auto newcomer = one.Ask("b");
   EXPECT_FALSE(newcomer->ended());
   EXPECT_EQ(one.InstanceOf("b")->state, InstanceState::kStarting);
-  EXPECT_NE(one.InstanceOf("b")->reason.find("waiting for room that has a"), std::string::npos) << one.InstanceOf("b")->reason;
+  EXPECT_NE(one.InstanceOf("b")->reason.find("waiting for room that has a"), std::string::npos)
+      << one.InstanceOf("b")->reason;
   one.Advance(seconds(3));
   EXPECT_EQ(one.launcher.processes.size(), 1u);
   FakeProcess* a = one.ProcessOf("a");

@@ -53,8 +53,9 @@ TEST_F(CoreTest, ImportedModelCanBeUsedAtOnce) {
   world.Start();
   CoreWorld::Answer<StoredModel> imported;
   int steps = 0;
-  world.core->ImportModel({"/x.gguf", "new", "", false}, std::make_shared<std::atomic<bool>>(false),
-                          [&steps](const StepProgress&) { ++steps; }, imported.callback());
+  world.core->ImportModel(
+      {"/x.gguf", "new", "", false}, std::make_shared<std::atomic<bool>>(false),
+      [&steps](const StepProgress&) { ++steps; }, imported.callback());
   world.Run();
   EXPECT_TRUE(imported.status().ok());
   EXPECT_EQ(steps, 1);
@@ -71,7 +72,8 @@ TEST_F(CoreTest, LoadReportsProgressThenItsPlan) {
   CoreWorld::Answer<LoadResult> load;
   LoadSpec spec;
   spec.model = "a";
-  world.core->LoadModel(spec, [&](const StepProgress& p) { fractions.push_back(*p.fraction); }, load.callback());
+  world.core->LoadModel(
+      spec, [&](const StepProgress& p) { fractions.push_back(*p.fraction); }, load.callback());
   world.Run();
   FakeProcess& process = world.launcher.last();
   process.Started();
@@ -153,7 +155,8 @@ TEST_F(CoreTest, WatchTellsWhatIsThereThenEveryChangeThenNothingMore) {
   seen.clear();
   world.Load("b");
   world.Unload("a");
-  EXPECT_EQ(seen, (std::vector<std::string>{"b:starting", "b:loading", "b:loading", "b:ready", "a:draining", "a:stopped"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"b:starting", "b:loading", "b:loading", "b:ready", "a:draining",
+                                            "a:stopped"}));
   seen.clear();
   token.reset();
   world.Unload("b");
@@ -236,7 +239,7 @@ TEST_F(CoreTest, EveryRequestHearsTheEndOfTheCore) {
   one.model = "a";
   one.workload.sessions = 1;
   world.Load(one);
-  auto silent = world.Ask("a");   // runs, nothing heard yet: would be replayed
+  auto silent = world.Ask("a");  // runs, nothing heard yet: would be replayed
   auto queued = world.Ask("a");
   world.store.models.clear();
   world.core.reset();
@@ -273,7 +276,14 @@ TEST(CoreThreadsTest, ManyClientsFromManyThreads) {
   FakeWallClock wall;
   const Calibration calibration;
   topology.topology = testing::CpuMachine(10 * kGiB);
-  Core::Parts parts{executor.get(), &launcher, &store, &inspector, &topology, &wall, &testing::SlotCatalog(), &calibration,
+  Core::Parts parts{executor.get(),
+                    &launcher,
+                    &store,
+                    &inspector,
+                    &topology,
+                    &wall,
+                    &testing::SlotCatalog(),
+                    &calibration,
                     {{"fake", "", "1", {"cpu"}}}};
   auto core = Core::Create({}, parts);
   core->Start();

@@ -33,7 +33,8 @@ Bytes Ledger::FreeInPool(const MemoryPool& pool) const {
   const Bytes reserve = pool.kind == PoolKind::kSystem ? system_reserve_ : 0;
   const Bytes promised = Promised(pool.id);
   Bytes free = SaturatingSub(SaturatingAdd(reported, taken), SaturatingAdd(promised, reserve));
-  if (pool.total_bytes) free = std::min(free, SaturatingSub(*pool.total_bytes, SaturatingAdd(promised, reserve)));
+  if (pool.total_bytes)
+    free = std::min(free, SaturatingSub(*pool.total_bytes, SaturatingAdd(promised, reserve)));
   return free;
 }
 
@@ -47,7 +48,8 @@ Bytes Ledger::FreeInLimit(const MemoryLimit& limit, const MemoryPool& pool) cons
     const auto held = account.taken.find(pool.id);
     if (held != account.taken.end()) taken = SaturatingAdd(taken, std::min(held->second, it->second));
   }
-  return SaturatingSub(SaturatingAdd(SaturatingSub(*limit.max_bytes, limit.used_bytes.value_or(0)), taken), promised);
+  return SaturatingSub(SaturatingAdd(SaturatingSub(*limit.max_bytes, limit.used_bytes.value_or(0)), taken),
+                       promised);
 }
 
 LedgerSnapshot Ledger::Snapshot() const {
@@ -63,14 +65,15 @@ LedgerSnapshot Ledger::Snapshot() const {
 absl::Status Ledger::Reserve(const std::string& owner, const Reservation& wanted, bool force) {
   if (!force) {
     const LedgerSnapshot snapshot = Snapshot();
-    const auto check = [&](const std::map<std::string, Bytes>& want, const std::map<std::string, Bytes>& free) {
+    const auto check = [&](const std::map<std::string, Bytes>& want,
+                           const std::map<std::string, Bytes>& free) {
       for (const auto& [id, bytes] : want) {
         const auto it = free.find(id);
         const Bytes available = it == free.end() ? 0 : it->second;
         if (bytes > available) {
           return Error(absl::StatusCode::kResourceExhausted, Reason::kDoesNotFit,
-                       id + " lacks " + FormatBytes(bytes - available) + " (" + FormatBytes(bytes) + " wanted, " +
-                           FormatBytes(available) + " free)",
+                       id + " lacks " + FormatBytes(bytes - available) + " (" + FormatBytes(bytes) +
+                           " wanted, " + FormatBytes(available) + " free)",
                        "Unload a model, or ask for less context or fewer sessions.");
         }
       }

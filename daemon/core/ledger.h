@@ -21,7 +21,8 @@ struct Reservation {
 //
 //   free(pool) = reported free + taken by our processes - promised - reserve for the OS
 //
-// so that a promise counts once, before and after it is taken. Threading: the core's executor. Pure but for its state.
+// so that a promise counts once, before and after it is taken. Threading: the core's executor. Pure but for
+// its state.
 class Ledger {
  public:
   // Bytes of the `system` pool that are never given out.
@@ -30,8 +31,8 @@ class Ledger {
   // Takes the pools and limits of the machine. Promises stay. Bumps the generation.
   void SetTopology(const Topology& topology);
 
-  // Promises memory to `owner` (an instance id), atomically: all of it or kResourceExhausted (kDoesNotFit) with the pool
-  // or limit and the bytes missing. `force` promises in any case.
+  // Promises memory to `owner` (an instance id), atomically: all of it or kResourceExhausted (kDoesNotFit)
+  // with the pool or limit and the bytes missing. `force` promises in any case.
   absl::Status Reserve(const std::string& owner, const Reservation& wanted, bool force = false);
 
   // After the load: the promise becomes the larger of the two, entry by entry.

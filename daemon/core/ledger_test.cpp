@@ -48,7 +48,8 @@ TEST(LedgerTest, PromiseCountsOnceBeforeAndAfterItIsTaken) {
   Topology t = Machine();
   t.pools[0].free_bytes = 600;
   ledger.SetTopology(t);
-  EXPECT_EQ(ledger.Snapshot().pool_free.at("sys"), 300u) << "not known to be taken: counted as foreign use beside the promise";
+  EXPECT_EQ(ledger.Snapshot().pool_free.at("sys"), 300u)
+      << "not known to be taken: counted as foreign use beside the promise";
   ledger.SetTaken("a", {{"sys", 300}});
   EXPECT_EQ(ledger.Snapshot().pool_free.at("sys"), 600u);
 }
@@ -120,7 +121,9 @@ TEST(LedgerTest, ConfirmKeepsTheLargerOfPromiseAndReport) {
 TEST(LedgerTest, GenerationMovesWithEveryChangeOfWhatIsFree) {
   Ledger ledger = NewLedger();
   uint64_t last = ledger.Snapshot().generation;
-  const auto moved = [&] { return std::exchange(last, ledger.Snapshot().generation) != ledger.Snapshot().generation; };
+  const auto moved = [&] {
+    return std::exchange(last, ledger.Snapshot().generation) != ledger.Snapshot().generation;
+  };
   ASSERT_TRUE(ledger.Reserve("a", {{{"sys", 1}}, {}}).ok());
   EXPECT_TRUE(moved());
   EXPECT_FALSE(ledger.Reserve("b", {{{"sys", 9999}}, {}}).ok());

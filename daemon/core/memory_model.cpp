@@ -11,9 +11,9 @@ struct CacheType {
   uint32_t block;
   uint32_t block_bytes;
 };
-constexpr CacheType kCacheTypes[] = {{"f32", 1, 4},    {"f16", 1, 2},    {"bf16", 1, 2},   {"q8_0", 32, 34},
-                                     {"q5_0", 32, 22}, {"q5_1", 32, 24}, {"q4_0", 32, 18}, {"q4_1", 32, 20},
-                                     {"iq4_nl", 32, 18}, {"fp8", 1, 1},  {"int8", 1, 1}};
+constexpr CacheType kCacheTypes[] = {{"f32", 1, 4},      {"f16", 1, 2},    {"bf16", 1, 2},   {"q8_0", 32, 34},
+                                     {"q5_0", 32, 22},   {"q5_1", 32, 24}, {"q4_0", 32, 18}, {"q4_1", 32, 20},
+                                     {"iq4_nl", 32, 18}, {"fp8", 1, 1},    {"int8", 1, 1}};
 
 const CacheType* FindType(std::string_view name) {
   for (const CacheType& type : kCacheTypes) {
@@ -71,7 +71,8 @@ Bytes LayerCacheBytes(const LayerDescriptor& layer, const CacheShape& shape) {
 
 Bytes LayerStateBytes(const LayerDescriptor& layer, const CacheShape& shape) {
   if (!layer.recurrent) return 0;
-  return Mul(layer.recurrent_state_bytes, Mul(std::max(shape.sessions, 1u), 1 + uint64_t{shape.draft_tokens}));
+  return Mul(layer.recurrent_state_bytes,
+             Mul(std::max(shape.sessions, 1u), 1 + uint64_t{shape.draft_tokens}));
 }
 
 Bytes SideBytes::total() const {
@@ -80,9 +81,10 @@ Bytes SideBytes::total() const {
 
 namespace {
 
-// Buffers of one step of `ubatch` tokens. The allocator reuses what is no longer needed, so the most that is alive at
-// once counts: in the widest layer or in the output projection, beside the attention masks, which live through the
-// whole graph. The terms were found by comparing with the engine's own figures over many models (docs/benchmarks.md).
+// Buffers of one step of `ubatch` tokens. The allocator reuses what is no longer needed, so the most that is
+// alive at once counts: in the widest layer or in the output projection, beside the attention masks, which
+// live through the whole graph. The terms were found by comparing with the engine's own figures over many
+// models (docs/benchmarks.md).
 class ComputeModel {
  public:
   ComputeModel(const ModelDescriptor& model, const CacheShape& shape)
@@ -221,7 +223,8 @@ namespace {
 // Without flash attention the values are kept transposed, every layer as wide as the widest.
 uint64_t WidestValues(const ModelDescriptor& model) {
   uint64_t widest = 0;
-  for (const LayerDescriptor& layer : model.layers) widest = std::max(widest, Mul(layer.kv_heads, layer.value_length));
+  for (const LayerDescriptor& layer : model.layers)
+    widest = std::max(widest, Mul(layer.kv_heads, layer.value_length));
   return widest;
 }
 
@@ -241,12 +244,13 @@ StepBuffers StepBuffersOf(const ModelDescriptor& model, const CacheShape& shape)
   return {Add(masks, std::max(compute.Layer(), compute.Output())), Add(masks, compute.Inputs())};
 }
 
-LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape, const LayerPlacement& placement) {
+LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape,
+                           const LayerPlacement& placement) {
   return LayeredMemory(model, shape, placement, StepBuffersOf(model, shape));
 }
 
-LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape, const LayerPlacement& placement,
-                           const StepBuffers& buffers) {
+LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape,
+                           const LayerPlacement& placement, const StepBuffers& buffers) {
   LayeredBytes out;
   const uint64_t widest_values = WidestValues(model);
   out.devices.resize(placement.split.size());
@@ -271,14 +275,15 @@ LayeredBytes LayeredMemory(const ModelDescriptor& model, const CacheShape& shape
   last.weights = Add(last.weights, Add(model.output_bytes, model.other_bytes));
   // A tied output projection is a second copy where it is not beside the embedding.
   const bool copied = &last != &out.host || (model.tied_output_copied && !shape.mapped);
-  if (model.output_bytes == 0 && model.output_length > 0 && copied) last.weights = Add(last.weights, model.tied_bytes());
+  if (model.output_bytes == 0 && model.output_length > 0 && copied)
+    last.weights = Add(last.weights, model.tied_bytes());
   for (SideBytes& device : out.devices) device.compute = buffers.body;
   out.host.compute = offloaded > layers ? buffers.inputs : buffers.body;
   return out;
 }
 
-std::vector<SideBytes> PagedMemory(const ModelDescriptor& model, const CacheShape& shape, uint32_t step_tokens,
-                                   size_t devices) {
+std::vector<SideBytes> PagedMemory(const ModelDescriptor& model, const CacheShape& shape,
+                                   uint32_t step_tokens, size_t devices) {
   constexpr uint64_t kBlock = 16;  // tokens
   const uint64_t sessions = std::max(shape.sessions, 1u), ways = std::max<size_t>(devices, 1);
   const uint64_t each = RoundUp(std::max<uint64_t>(shape.context_total / sessions, 1), kBlock);
@@ -289,15 +294,19 @@ std::vector<SideBytes> PagedMemory(const ModelDescriptor& model, const CacheShap
     const Bytes weights = Add(Add(layer.attention_bytes, layer.dense_ffn_bytes), layer.expert_bytes);
     (layer.mtp ? side.draft : side.weights) = Add(layer.mtp ? side.draft : side.weights, weights / ways);
     // Heads are shared out until there are no more of them; then they are repeated.
-    const uint64_t heads = layer.kv_heads == 0 ? 0 : std::max<uint64_t>(1, (layer.kv_heads + ways - 1) / ways);
-    const uint64_t seen = layer.window == 0 ? each : std::min<uint64_t>(each, RoundUp(Add(layer.window, step_tokens), kBlock));
+    const uint64_t heads =
+        layer.kv_heads == 0 ? 0 : std::max<uint64_t>(1, (layer.kv_heads + ways - 1) / ways);
+    const uint64_t seen =
+        layer.window == 0 ? each : std::min<uint64_t>(each, RoundUp(Add(layer.window, step_tokens), kBlock));
     const Bytes row = Add(CacheBytes(shape.type_k, Mul(heads, layer.key_length)).value_or(0),
                           CacheBytes(shape.type_v, Mul(heads, layer.value_length)).value_or(0));
     side.kv_cache = Add(side.kv_cache, Mul(Mul(seen, sessions), row));
     side.recurrent_state = Add(side.recurrent_state, LayerStateBytes(layer, shape) / ways);
-    widest = std::max(widest, Add(Mul(2, layer.feed_forward), Mul(2, Mul(layer.expert_feed_forward, model.experts_used))));
+    widest = std::max(
+        widest, Add(Mul(2, layer.feed_forward), Mul(2, Mul(layer.expert_feed_forward, model.experts_used))));
   }
-  side.weights = Add(side.weights, Add(Add(model.token_embedding_bytes, model.output_bytes), model.other_bytes) / ways);
+  side.weights =
+      Add(side.weights, Add(Add(model.token_embedding_bytes, model.output_bytes), model.other_bytes) / ways);
   const Bytes activations = Mul(Mul(step_tokens, Add(widest, Mul(6, model.embedding_length))), 2);
   side.compute = Add(activations, Mul(Mul(sessions, model.output_length), 4));
   return std::vector<SideBytes>(ways, side);

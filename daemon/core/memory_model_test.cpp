@@ -7,8 +7,8 @@
 namespace rumbo {
 namespace {
 
-// 18 layers, one KV head of 256, every sixth layer full, the others with a window of 512: the shape whose cache
-// other programs charged 4 to 19 times too high.
+// 18 layers, one KV head of 256, every sixth layer full, the others with a window of 512: the shape whose
+// cache other programs charged 4 to 19 times too high.
 ModelDescriptor WindowedModel() {
   ModelDescriptor d = testing::DenseModel(250 * kMiB, 18, 32768);
   for (size_t i = 0; i < d.layers.size(); ++i) {

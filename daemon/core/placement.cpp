@@ -22,8 +22,8 @@ void AddItem(Candidate& candidate, const std::string& pool, const std::string& w
   candidate.memory.push_back({pool, what, bytes, "formula"});
 }
 
-void Charge(const MemoryPool& pool, const std::string& device, const std::string& backend, const std::string& what,
-            Bytes bytes, Candidate& candidate) {
+void Charge(const MemoryPool& pool, const std::string& device, const std::string& backend,
+            const std::string& what, Bytes bytes, Candidate& candidate) {
   if (bytes == 0) return;
   AddItem(candidate, pool.id, what, bytes);
   for (const MemoryLimit& limit : pool.limits) {
@@ -44,13 +44,14 @@ Bytes CapacityFor(const MemoryPool& pool, const std::string& device, const std::
   return capacity;
 }
 
-const MemoryPool* LargestPool(const Topology& topology, const std::vector<std::string>& ids, const Device& device,
-                              const std::string& backend) {
+const MemoryPool* LargestPool(const Topology& topology, const std::vector<std::string>& ids,
+                              const Device& device, const std::string& backend) {
   const MemoryPool* best = nullptr;
   for (const std::string& id : ids) {
     const MemoryPool* pool = topology.FindPool(id);
     if (pool == nullptr) continue;
-    if (best == nullptr || CapacityFor(*pool, device.id, backend) > CapacityFor(*best, device.id, backend)) best = pool;
+    if (best == nullptr || CapacityFor(*pool, device.id, backend) > CapacityFor(*best, device.id, backend))
+      best = pool;
   }
   return best;
 }
@@ -79,7 +80,8 @@ std::optional<Bytes> Room::PoolFree(const std::string& pool) const {
   return it == pools_.end() ? std::nullopt : std::optional<Bytes>(it->second);
 }
 
-std::optional<Bytes> Room::FreeFor(const std::string& id, const std::string& device, const std::string& backend) const {
+std::optional<Bytes> Room::FreeFor(const std::string& id, const std::string& device,
+                                   const std::string& backend) const {
   std::optional<Bytes> free = PoolFree(id);
   const MemoryPool* pool = topology_.FindPool(id);
   if (!free || pool == nullptr) return free;
@@ -156,7 +158,8 @@ bool Reserve(const Topology& topology, const Room& room, const Device& device, c
     left -= here;
   }
   if (last == nullptr) return false;
-  Charge(*last, device.id, backend.name, what, left, candidate);  // what lacks shows as a shortage of the last pool
+  Charge(*last, device.id, backend.name, what, left,
+         candidate);  // what lacks shows as a shortage of the last pool
   return true;
 }
 

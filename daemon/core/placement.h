@@ -14,7 +14,7 @@ namespace rumbo {
 
 // What lacks room, by how much.
 struct Shortage {
-  std::string pool;   // pool or limit id
+  std::string pool;  // pool or limit id
   Bytes missing = 0;
 };
 
@@ -24,8 +24,10 @@ class Room {
 
   // Free bytes of a pool; nullopt where nobody knows.
   std::optional<Bytes> PoolFree(const std::string& pool) const;
-  // Free bytes for allocations of `device` through `backend` in `pool`: the pool and every limit that applies.
-  std::optional<Bytes> FreeFor(const std::string& pool, const std::string& device, const std::string& backend) const;
+  // Free bytes for allocations of `device` through `backend` in `pool`: the pool and every limit that
+  // applies.
+  std::optional<Bytes> FreeFor(const std::string& pool, const std::string& device,
+                               const std::string& backend) const;
 
   void Release(const EvictionCandidate& instance);
   // The largest shortage where the candidate's reservations do not fit.
@@ -36,8 +38,8 @@ class Room {
   std::map<std::string, Bytes> pools_, limits_;
 };
 
-// Adds `bytes` of `what`, allocated by `device` through `backend`, to the candidate: split over the backend's pools as
-// the backend fills them, with the limits that apply. Returns false where the device has no pool.
+// Adds `bytes` of `what`, allocated by `device` through `backend`, to the candidate: split over the backend's
+// pools as the backend fills them, with the limits that apply. Returns false where the device has no pool.
 bool Reserve(const Topology& topology, const Room& room, const Device& device, const BackendSupport& backend,
              const std::string& what, Bytes bytes, Candidate& candidate);
 

@@ -19,12 +19,12 @@ struct Workload {
   std::optional<uint32_t> prompt_tokens;
   std::optional<uint32_t> answer_tokens;
   std::optional<uint32_t> shared_prefix_tokens;
-  std::string objective;            // "", "latency", "throughput", "energy", "memory"
+  std::string objective;  // "", "latency", "throughput", "energy", "memory"
   std::optional<double> draft_acceptance;
 };
 
 struct Contract {
-  std::string device_kind;  // "", "cpu", "gpu", "npu"
+  std::string device_kind;              // "", "cpu", "gpu", "npu"
   std::optional<uint32_t> min_context;  // tokens per session
   std::optional<double> min_tokens_per_s;
   bool local_only = false;
@@ -64,7 +64,8 @@ struct Candidate {
   std::string maturity;
   // Bytes against limits (limit id), beside the bytes in pools: both must hold.
   std::map<std::string, Bytes> limit_bytes;
-  // The predictions before this machine's measurements corrected them: what a new measurement is compared with.
+  // The predictions before this machine's measurements corrected them: what a new measurement is compared
+  // with.
   Predicted uncorrected;
   std::vector<MemoryItem> uncorrected_memory;
   std::map<std::string, std::string> environment;  // to set for the engine
@@ -95,7 +96,7 @@ struct Plan {
   std::vector<Rejected> rejected;
   std::optional<Refusal> refusal;  // set where chosen is not
   std::string model;
-  Workload workload;  // every default filled in
+  Workload workload;                   // every default filled in
   std::vector<std::string> evictions;  // instance ids, in order
   bool forced = false;
   std::string hardware;

@@ -16,8 +16,8 @@ Topology Priced(Bytes card, double amount, const std::string& currency) {
 }
 
 TEST(PlanAdviceTest, PricePerGbIsOfTheCardsMemory) {
-  const auto rows = AdviseOver({testing::RequestFor(testing::DenseModel(4 * kGiB))}, {Priced(16 * kGiB, 528, "EUR")},
-                               BuiltInCatalog(), {}, {});
+  const auto rows = AdviseOver({testing::RequestFor(testing::DenseModel(4 * kGiB))},
+                               {Priced(16 * kGiB, 528, "EUR")}, BuiltInCatalog(), {}, {});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].hardware, "m");
   EXPECT_DOUBLE_EQ(*rows[0].price_per_gb, 33);
@@ -27,8 +27,9 @@ TEST(PlanAdviceTest, PricePerGbIsOfTheCardsMemory) {
 
 TEST(PlanAdviceTest, NoPriceAndOtherCurrenciesAreNull) {
   Topology none = testing::CpuMachine(64 * kGiB);
-  const auto rows = AdviseOver({testing::RequestFor(testing::DenseModel(kGiB))}, {none, Priced(16 * kGiB, 500, "USD")},
-                               BuiltInCatalog(), {}, {"EUR", std::nullopt});
+  const auto rows =
+      AdviseOver({testing::RequestFor(testing::DenseModel(kGiB))}, {none, Priced(16 * kGiB, 500, "USD")},
+                 BuiltInCatalog(), {}, {"EUR", std::nullopt});
   ASSERT_EQ(rows.size(), 2u);
   for (const AdviceRow& row : rows) {
     EXPECT_FALSE(row.price);
@@ -40,14 +41,15 @@ TEST(PlanAdviceTest, NoPriceAndOtherCurrenciesAreNull) {
 
 TEST(PlanAdviceTest, ABudgetLeavesOutWhatCostsMore) {
   const auto rows = AdviseOver({testing::RequestFor(testing::DenseModel(kGiB))},
-                               {Priced(16 * kGiB, 500, "EUR"), Priced(32 * kGiB, 1500, "EUR")}, BuiltInCatalog(), {}, {"", 1000.0});
+                               {Priced(16 * kGiB, 500, "EUR"), Priced(32 * kGiB, 1500, "EUR")},
+                               BuiltInCatalog(), {}, {"", 1000.0});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].price->amount, 500);
 }
 
 TEST(PlanAdviceTest, WhatDoesNotFitIsARowToo) {
-  const auto rows = AdviseOver({testing::RequestFor(testing::DenseModel(500 * kGiB))}, {Priced(16 * kGiB, 500, "EUR")},
-                               BuiltInCatalog(), {}, {});
+  const auto rows = AdviseOver({testing::RequestFor(testing::DenseModel(500 * kGiB))},
+                               {Priced(16 * kGiB, 500, "EUR")}, BuiltInCatalog(), {}, {});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_FALSE(rows[0].plan.chosen);
   EXPECT_EQ(rows[0].plan.refusal->reason_code, Reason::kDoesNotFit);

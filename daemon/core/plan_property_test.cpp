@@ -28,7 +28,8 @@ class Random {
     if (sparse) d.experts = 64, d.experts_used = 4, d.active_parameters /= 6;
     for (size_t i = 0; i < d.layers.size(); ++i) {
       LayerDescriptor& l = d.layers[i];
-      if (sparse) std::swap(l.expert_bytes, l.dense_ffn_bytes), l.expert_feed_forward = 1024, l.feed_forward = 0;
+      if (sparse)
+        std::swap(l.expert_bytes, l.dense_ffn_bytes), l.expert_feed_forward = 1024, l.feed_forward = 0;
       if (hybrid && i % 4 != 3) {
         l.recurrent = true, l.mixer = "linear", l.recurrent_state_bytes = 2 * kMiB;
         l.kv_heads = 0, l.mixer_width = 4096, l.mixer_conv_width = 8192;
@@ -122,7 +123,8 @@ TEST(PlanPropertyTest, NoPlanExceedsAPoolOrALimit) {
     if (!plan->chosen) continue;
     ++chosen;
     std::map<std::string, Bytes> pools;
-    for (const MemoryItem& item : plan->chosen->memory) pools[item.pool] = SaturatingAdd(pools[item.pool], item.bytes);
+    for (const MemoryItem& item : plan->chosen->memory)
+      pools[item.pool] = SaturatingAdd(pools[item.pool], item.bytes);
     for (const auto& [id, bytes] : pools) {
       ASSERT_NE(t.FindPool(id), nullptr);
       EXPECT_LE(bytes, *t.FindPool(id)->free_bytes) << id << " try " << i;
@@ -130,7 +132,8 @@ TEST(PlanPropertyTest, NoPlanExceedsAPoolOrALimit) {
     for (const MemoryPool& pool : t.pools) {
       for (const MemoryLimit& limit : pool.limits) {
         const auto used = plan->chosen->limit_bytes.find(limit.id);
-        EXPECT_LE(used == plan->chosen->limit_bytes.end() ? 0 : used->second, *limit.max_bytes) << limit.id << " try " << i;
+        EXPECT_LE(used == plan->chosen->limit_bytes.end() ? 0 : used->second, *limit.max_bytes)
+            << limit.id << " try " << i;
       }
     }
   }
@@ -152,7 +155,8 @@ TEST(PlanPropertyTest, MoreMemoryNeverMakesAPlanWorse) {
     if (!before->chosen) continue;
     ASSERT_TRUE(after->chosen) << "try " << i;
     EXPECT_LE(Cost(*after, r.workload.objective), Cost(*before, r.workload.objective) * 1.0001)
-        << "try " << i << " " << r.workload.objective << ": " << before->chosen->backend << " then " << after->chosen->backend;
+        << "try " << i << " " << r.workload.objective << ": " << before->chosen->backend << " then "
+        << after->chosen->backend;
   }
 }
 
@@ -224,7 +228,8 @@ TEST(PlanPropertyTest, NearestThatIsOfferedFits) {
     const ModelDescriptor& model = r.variants[0].descriptor;
     const Topology t = testing::CpuMachine(model.tensor_bytes + (1 + random.Below(4)) * kGiB);
     r.workload.sessions = static_cast<uint32_t>(1 + random.Below(8));
-    r.workload.context = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{model.context_trained} * *r.workload.sessions, 1u << 21));
+    r.workload.context = static_cast<uint32_t>(
+        std::min<uint64_t>(uint64_t{model.context_trained} * *r.workload.sessions, 1u << 21));
     const auto plan = PlanOn(t, r);
     ASSERT_TRUE(plan.ok()) << MessageOf(plan.status());
     if (!plan->refusal || !plan->refusal->nearest) continue;
@@ -252,7 +257,8 @@ TEST(PlanPropertyTest, AbsurdDescriptorsAreRefusedNotCrashedOn) {
     for (LayerDescriptor& l : d.layers) {
       l.attention_bytes = absurd(), l.expert_bytes = absurd(), l.kv_heads = static_cast<uint32_t>(absurd());
       l.key_length = static_cast<uint32_t>(absurd()), l.heads = static_cast<uint32_t>(absurd());
-      l.window = static_cast<uint32_t>(absurd()), l.recurrent_state_bytes = absurd(), l.recurrent = random.Chance(50);
+      l.window = static_cast<uint32_t>(absurd()), l.recurrent_state_bytes = absurd(),
+      l.recurrent = random.Chance(50);
       l.feed_forward = static_cast<uint32_t>(absurd());
     }
     r.workload.context = std::nullopt;

@@ -31,8 +31,8 @@ struct Arrangement {
   }
 };
 
-Arrangement Place(const std::vector<PlanRequest>& requests, const std::vector<size_t>& order, const Topology& topology,
-                  const EngineCatalog& catalog, const Calibration& calibration) {
+Arrangement Place(const std::vector<PlanRequest>& requests, const std::vector<size_t>& order,
+                  const Topology& topology, const EngineCatalog& catalog, const Calibration& calibration) {
   Arrangement a;
   a.plans.assign(requests.size(), absl::StatusOr<Plan>(Internal("not placed")));
   LedgerSnapshot ledger = requests[order[0]].ledger;
@@ -46,13 +46,15 @@ Arrangement Place(const std::vector<PlanRequest>& requests, const std::vector<si
     const Plan& plan = *a.plans[i];
     std::vector<const EvictionCandidate*> gone;
     for (const EvictionCandidate& instance : evictable) {
-      if (std::find(plan.evictions.begin(), plan.evictions.end(), instance.instance_id) != plan.evictions.end()) {
+      if (std::find(plan.evictions.begin(), plan.evictions.end(), instance.instance_id) !=
+          plan.evictions.end()) {
         gone.push_back(&instance);
       }
     }
     ledger = AfterPlacing(topology, std::move(ledger), *plan.chosen, gone);
     std::erase_if(evictable, [&](const EvictionCandidate& instance) {
-      return std::find(plan.evictions.begin(), plan.evictions.end(), instance.instance_id) != plan.evictions.end();
+      return std::find(plan.evictions.begin(), plan.evictions.end(), instance.instance_id) !=
+             plan.evictions.end();
     });
     ++a.placed;
     const double seconds = AnswerSeconds(plan);
@@ -102,13 +104,15 @@ LedgerSnapshot AfterPlacing(const Topology& topology, LedgerSnapshot ledger, con
   return ledger;
 }
 
-std::vector<absl::StatusOr<Plan>> PlanTogether(const std::vector<PlanRequest>& requests, const Topology& topology,
-                                               const EngineCatalog& catalog, const Calibration& calibration) {
+std::vector<absl::StatusOr<Plan>> PlanTogether(const std::vector<PlanRequest>& requests,
+                                               const Topology& topology, const EngineCatalog& catalog,
+                                               const Calibration& calibration) {
   if (requests.empty()) return {};
   std::vector<size_t> order(requests.size());
   std::iota(order.begin(), order.end(), size_t{0});
   if (requests.size() > kAllOrders) {
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return Size(requests[a]) > Size(requests[b]); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return Size(requests[a]) > Size(requests[b]); });
     return Place(requests, order, topology, catalog, calibration).plans;
   }
   Arrangement best = Place(requests, order, topology, catalog, calibration);

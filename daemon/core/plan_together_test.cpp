@@ -43,7 +43,8 @@ TEST(PlanTogetherTest, AnOrderThatPlacesBothIsFound) {
 }
 
 TEST(PlanTogetherTest, WhatDoesNotFitBesideTheOthersIsRefused) {
-  const auto plans = Together({RequestFor(DenseModel(6 * kGiB)), RequestFor(DenseModel(6 * kGiB))}, CpuMachine(9 * kGiB));
+  const auto plans =
+      Together({RequestFor(DenseModel(6 * kGiB)), RequestFor(DenseModel(6 * kGiB))}, CpuMachine(9 * kGiB));
   int chosen = 0;
   for (const auto& plan : plans) {
     ASSERT_TRUE(plan.ok());

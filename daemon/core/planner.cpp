@@ -28,8 +28,8 @@ struct Tried {
 std::string ContractBroken(const Contract& contract, const Attempt& a) {
   const Candidate& c = a.candidate;
   if (contract.min_context && c.settings.context_per_session.value_or(0) < *contract.min_context) {
-    return "only " + std::to_string(c.settings.context_per_session.value_or(0)) + " tokens of context per session, " +
-           std::to_string(*contract.min_context) + " are asked for";
+    return "only " + std::to_string(c.settings.context_per_session.value_or(0)) +
+           " tokens of context per session, " + std::to_string(*contract.min_context) + " are asked for";
   }
   if (!contract.min_tokens_per_s) return "";
   if (!c.predicted.decode_tok_s) return "its speed is unknown, and a minimum is asked for";
@@ -53,7 +53,8 @@ class Planning {
       Sort(std::move(tried), fitting, short_of_room);
     }
     Rank(fitting);
-    if (fitting.empty() && in_.request.overrides.force && !short_of_room.empty()) Force(short_of_room, fitting);
+    if (fitting.empty() && in_.request.overrides.force && !short_of_room.empty())
+      Force(short_of_room, fitting);
     if (!fitting.empty()) {
       Choose(fitting);
     } else {
@@ -62,13 +63,12 @@ class Planning {
   }
 
  private:
-  // By the objective. Energy that is unknown for some cannot be compared: then the thriftier kind of device comes first,
-  // as the catalog ranks them.
+  // By the objective. Energy that is unknown for some cannot be compared: then the thriftier kind of device
+  // comes first, as the catalog ranks them.
   void Rank(std::vector<Tried>& fitting) {
     energy_by_kind_ = in_.workload.objective == "energy" &&
-                      std::any_of(fitting.begin(), fitting.end(), [](const Tried& t) {
-                        return t.attempt.score >= kUnknownScore;
-                      });
+                      std::any_of(fitting.begin(), fitting.end(),
+                                  [](const Tried& t) { return t.attempt.score >= kUnknownScore; });
     std::stable_sort(fitting.begin(), fitting.end(), [&](const Tried& a, const Tried& b) {
       const int kind_a = a.option->backend->energy_rank, kind_b = b.option->backend->energy_rank;
       if (energy_by_kind_ && kind_a != kind_b) return kind_a < kind_b;
@@ -84,8 +84,8 @@ class Planning {
       return;
     }
     if (a.shortage) {
-      Rejected r = Reject(*tried.option, Reason::kDoesNotFit, "lacks " + FormatBytes(a.shortage->missing) + " of " +
-                                                                  a.shortage->pool);
+      Rejected r = Reject(*tried.option, Reason::kDoesNotFit,
+                          "lacks " + FormatBytes(a.shortage->missing) + " of " + a.shortage->pool);
       r.predicted = a.candidate.predicted;
       r.memory = a.candidate.memory;
       plan_.rejected.push_back(std::move(r));
@@ -104,12 +104,14 @@ class Planning {
   }
 
   void Force(std::vector<Tried>& short_of_room, std::vector<Tried>& fitting) {
-    const auto least = std::min_element(short_of_room.begin(), short_of_room.end(), [](const Tried& a, const Tried& b) {
-      return a.attempt.shortage->missing < b.attempt.shortage->missing;
-    });
-    least->attempt.candidate.reasons.insert(
-        least->attempt.candidate.reasons.begin(),
-        "forced: it lacks " + FormatBytes(least->attempt.shortage->missing) + " of " + least->attempt.shortage->pool);
+    const auto least =
+        std::min_element(short_of_room.begin(), short_of_room.end(), [](const Tried& a, const Tried& b) {
+          return a.attempt.shortage->missing < b.attempt.shortage->missing;
+        });
+    least->attempt.candidate.reasons.insert(least->attempt.candidate.reasons.begin(),
+                                            "forced: it lacks " +
+                                                FormatBytes(least->attempt.shortage->missing) + " of " +
+                                                least->attempt.shortage->pool);
     fitting.push_back(*least);
     plan_.forced = true;
   }
@@ -134,18 +136,24 @@ class Planning {
     if (!in_.request.overrides.engine.empty() || !in_.request.overrides.device.empty()) return "as asked for";
     if (fitting.size() == 1) {
       return std::string("the only choice that fits") +
-             (in_.workload.objective == "energy" && !c.predicted.energy_j_per_tok ? "; its energy per token is unknown" : "");
+             (in_.workload.objective == "energy" && !c.predicted.energy_j_per_tok
+                  ? "; its energy per token is unknown"
+                  : "");
     }
     const std::string& objective = in_.workload.objective;
     if (objective == "memory") return "takes the least memory";
     if (objective == "energy" && energy_by_kind_) {
-      return "the thriftiest kind of device that can run it; the energy per token is unknown for some of them, so it "
+      return "the thriftiest kind of device that can run it; the energy per token is unknown for some of "
+             "them, so it "
              "could not be computed";
     }
-    if (objective == "energy") return "takes the least energy: about " + Number(*c.predicted.energy_j_per_tok) + " J per token";
-    if (!c.predicted.decode_tok_s && c.predicted.ttft_ms) return "shortest time per input: about " + Number(*c.predicted.ttft_ms) + " ms";
+    if (objective == "energy")
+      return "takes the least energy: about " + Number(*c.predicted.energy_j_per_tok) + " J per token";
+    if (!c.predicted.decode_tok_s && c.predicted.ttft_ms)
+      return "shortest time per input: about " + Number(*c.predicted.ttft_ms) + " ms";
     if (!c.predicted.decode_tok_s) return "first in the catalog; no speed is known";
-    if (objective == "throughput") return "most tokens/s in all: about " + Number(*c.predicted.aggregate_tok_s);
+    if (objective == "throughput")
+      return "most tokens/s in all: about " + Number(*c.predicted.aggregate_tok_s);
     return "shortest answer: about " + Number(*c.predicted.ttft_ms) + " ms to the first token, then " +
            Number(*c.predicted.decode_tok_s) + " tokens/s";
   }
@@ -157,10 +165,11 @@ class Planning {
     if (!mine.decode_tok_s && !mine.ttft_ms) {
       why = "its speed is unknown";
     } else if (in_.workload.objective == "latency" && mine.decode_tok_s && its.decode_tok_s) {
-      why = Number(*mine.ttft_ms) + " ms to the first token, then " + Number(*mine.decode_tok_s) + " tokens/s, against " +
-            Number(*its.ttft_ms) + " ms and " + Number(*its.decode_tok_s);
+      why = Number(*mine.ttft_ms) + " ms to the first token, then " + Number(*mine.decode_tok_s) +
+            " tokens/s, against " + Number(*its.ttft_ms) + " ms and " + Number(*its.decode_tok_s);
     } else if (in_.workload.objective == "throughput" && mine.aggregate_tok_s && its.aggregate_tok_s) {
-      why = "about " + Number(*mine.aggregate_tok_s) + " tokens/s in all against " + Number(*its.aggregate_tok_s);
+      why = "about " + Number(*mine.aggregate_tok_s) + " tokens/s in all against " +
+            Number(*its.aggregate_tok_s);
     } else if (in_.workload.objective == "energy" && energy_by_kind_) {
       why = "a less thrifty kind of device";
     }
@@ -178,20 +187,23 @@ class Planning {
   void Refuse(const std::vector<PlanOption>& options, const std::vector<Tried>& short_of_room) {
     Refusal refusal;
     if (!short_of_room.empty()) {
-      const auto least = std::min_element(short_of_room.begin(), short_of_room.end(),
-                                          [](const Tried& a, const Tried& b) {
-        return a.attempt.shortage->missing < b.attempt.shortage->missing;
-      });
+      const auto least =
+          std::min_element(short_of_room.begin(), short_of_room.end(), [](const Tried& a, const Tried& b) {
+            return a.attempt.shortage->missing < b.attempt.shortage->missing;
+          });
       refusal.reason_code = Reason::kDoesNotFit;
       refusal.pool = least->attempt.shortage->pool;
       refusal.missing_bytes = least->attempt.shortage->missing;
       refusal.nearest = Nearest(options);
-      refusal.reason = "no placement fits" + std::string(in_.request.evictable.empty() ? "" : ", even with every idle model stopped") +
-                       ": " + FormatBytes(*refusal.missing_bytes) + " of " + refusal.pool + " are missing";
+      refusal.reason =
+          "no placement fits" +
+          std::string(in_.request.evictable.empty() ? "" : ", even with every idle model stopped") + ": " +
+          FormatBytes(*refusal.missing_bytes) + " of " + refusal.pool + " are missing";
       refusal.next_step = refusal.nearest
-          ? "Ask for " + std::to_string(*refusal.nearest->sessions) + " session(s) and a context of " +
-                std::to_string(*refusal.nearest->context) + " tokens, or free memory."
-          : "Use a smaller variant of the model, or a machine with more memory.";
+                              ? "Ask for " + std::to_string(*refusal.nearest->sessions) +
+                                    " session(s) and a context of " +
+                                    std::to_string(*refusal.nearest->context) + " tokens, or free memory."
+                              : "Use a smaller variant of the model, or a machine with more memory.";
     } else {
       Otherwise(refusal);
     }
@@ -200,9 +212,10 @@ class Planning {
 
   // Nothing came as far as memory: the most telling of the rejections.
   void Otherwise(Refusal& refusal) const {
-    const Reason order[] = {Reason::kContractUnsatisfiable, Reason::kDeviceNotUsable, Reason::kBackendUnavailable,
-                            Reason::kUnverified, Reason::kCapabilityMissing, Reason::kFormatUnsupported,
-                            Reason::kEngineNotInstalled, Reason::kSystemUnsupported};
+    const Reason order[] = {Reason::kContractUnsatisfiable, Reason::kDeviceNotUsable,
+                            Reason::kBackendUnavailable,    Reason::kUnverified,
+                            Reason::kCapabilityMissing,     Reason::kFormatUnsupported,
+                            Reason::kEngineNotInstalled,    Reason::kSystemUnsupported};
     refusal.reason_code = Reason::kContractUnsatisfiable;
     refusal.reason = "no engine can run this model here";
     refusal.next_step = "See the rejected candidates; install an engine, or relax the contract.";
@@ -255,8 +268,8 @@ class Planning {
 
 }  // namespace
 
-absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const Topology& topology, const EngineCatalog& catalog,
-                              const Calibration& calibration) {
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const Topology& topology,
+                              const EngineCatalog& catalog, const Calibration& calibration) {
   RUMBO_ASSIGN_OR_RETURN(const Workload workload, CompleteWorkload(request, topology, catalog));
   Plan plan;
   plan.model = request.model;

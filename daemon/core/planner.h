@@ -12,8 +12,8 @@
 
 namespace rumbo {
 
-struct EngineCatalog;   // engines/api/catalog.h: engines/catalog.yaml as data
-struct Calibration;     // daemon/core/calibration.h: what was measured on this machine
+struct EngineCatalog;  // engines/api/catalog.h: engines/catalog.yaml as data
+struct Calibration;    // daemon/core/calibration.h: what was measured on this machine
 
 // One file set of the model.
 struct PlanVariant {
@@ -57,7 +57,7 @@ struct PlanRequest {
 // Returns a Plan, with `chosen` or with `refusal`.
 // Errors: kInvalidArgument where the request contradicts itself (a device that does not exist, zero sessions,
 // context below 1 or above what the model was trained for, a KV type nobody knows) or no variant has tensors.
-absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const Topology& topology, const EngineCatalog& catalog,
-                              const Calibration& calibration);
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const Topology& topology,
+                              const EngineCatalog& catalog, const Calibration& calibration);
 
 }  // namespace rumbo

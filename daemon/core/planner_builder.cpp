@@ -56,10 +56,18 @@ Attempt CandidateBuilder::Build(const Trial& trial, bool fit_only) const {
   c.maturity = option_.maturity;
   c.environment = option_.environment;
   switch (option_.engine->memory) {
-    case MemoryModel::kLayered: Layered(trial, fit_only, a); break;
-    case MemoryModel::kPaged: Paged(trial, fit_only, a); break;
-    case MemoryModel::kWhole: Whole(trial, fit_only, a); break;
-    case MemoryModel::kFixed: Fixed(trial, a); break;
+    case MemoryModel::kLayered:
+      Layered(trial, fit_only, a);
+      break;
+    case MemoryModel::kPaged:
+      Paged(trial, fit_only, a);
+      break;
+    case MemoryModel::kWhole:
+      Whole(trial, fit_only, a);
+      break;
+    case MemoryModel::kFixed:
+      Fixed(trial, a);
+      break;
   }
   if (!a.why_not.empty()) return a;
   Correct(trial, c);
@@ -72,8 +80,10 @@ CacheShape CandidateBuilder::ShapeOf(const Trial& trial) const {
   shape.sessions = trial.sessions;
   shape.context_total = trial.context;
   shape.ubatch = kUbatch;
-  if (pooled()) shape.ubatch = std::max(kUbatch, std::min<uint32_t>(trial.context / std::max(trial.sessions, 1u), 8192));
-  shape.outputs = pooled() ? shape.ubatch : Clamp32(uint64_t{trial.sessions} * (1 + uint64_t{trial.draft_tokens}));
+  if (pooled())
+    shape.ubatch = std::max(kUbatch, std::min<uint32_t>(trial.context / std::max(trial.sessions, 1u), 8192));
+  shape.outputs =
+      pooled() ? shape.ubatch : Clamp32(uint64_t{trial.sessions} * (1 + uint64_t{trial.draft_tokens}));
   shape.type_k = shape.type_v = trial.kv_type;
   shape.draft_tokens = trial.draft_tokens;
   shape.mapped = option_.settings.count("mmap") > 0 && option_.settings.at("mmap") == "true";
@@ -138,10 +148,11 @@ void CandidateBuilder::Paged(const Trial& trial, bool fit_only, Attempt& a) cons
   c.settings.batch = kPagedStep;
   c.settings.draft_tokens = trial.draft_tokens;
   c.settings.extra["kv_bytes"] = std::to_string(bytes.front().kv_cache);
-  if (option_.devices.size() > 1) c.settings.extra["tensor_parallel"] = std::to_string(option_.devices.size());
+  if (option_.devices.size() > 1)
+    c.settings.extra["tensor_parallel"] = std::to_string(option_.devices.size());
   std::vector<SpeedSide> sides;
-  // All devices work on every layer at once: together they are one device that is so many times as fast, so each
-  // carries its share of the time.
+  // All devices work on every layer at once: together they are one device that is so many times as fast, so
+  // each carries its share of the time.
   const double share = 1.0 / static_cast<double>(option_.devices.size());
   for (const Device* device : option_.devices) sides.push_back({device, share * share, false});
   Speed(trial, shape, sides, a);
@@ -195,11 +206,15 @@ std::vector<double> CandidateBuilder::Split() const {
 }
 
 bool CandidateBuilder::ReserveSide(size_t device, const SideBytes& bytes, Attempt& a) const {
-  const std::pair<const char*, Bytes> items[] = {
-      {"weights", bytes.weights}, {"kv_cache", bytes.kv_cache}, {"recurrent_state", bytes.recurrent_state},
-      {"compute", bytes.compute}, {"draft", bytes.draft}, {"engine", option_.backend->device_overhead_bytes}};
+  const std::pair<const char*, Bytes> items[] = {{"weights", bytes.weights},
+                                                 {"kv_cache", bytes.kv_cache},
+                                                 {"recurrent_state", bytes.recurrent_state},
+                                                 {"compute", bytes.compute},
+                                                 {"draft", bytes.draft},
+                                                 {"engine", option_.backend->device_overhead_bytes}};
   for (const auto& [what, n] : items) {
-    if (Reserve(in_.topology, room_, *option_.devices[device], *option_.access[device], what, n, a.candidate)) continue;
+    if (Reserve(in_.topology, room_, *option_.devices[device], *option_.access[device], what, n, a.candidate))
+      continue;
     a.why_not = "the memory of " + option_.devices[device]->name + " is unknown";
     return false;
   }
@@ -217,7 +232,8 @@ void CandidateBuilder::ReserveOnHost(const SideBytes& bytes, Candidate& c) const
 uint32_t CandidateBuilder::Threads() const {
   if (in_.request.overrides.threads) return *in_.request.overrides.threads;
   if (host_ == nullptr) return 1;
-  return static_cast<uint32_t>(std::max(1, host_->threads_allowed.value_or(host_->cores_physical.value_or(1))));
+  return static_cast<uint32_t>(
+      std::max(1, host_->threads_allowed.value_or(host_->cores_physical.value_or(1))));
 }
 
 void CandidateBuilder::CommonSettings(const Trial& trial, Candidate& c) const {
@@ -229,15 +245,16 @@ void CandidateBuilder::CommonSettings(const Trial& trial, Candidate& c) const {
   if (option_.backend->exclusive_device) c.settings.extra["exclusive_device"] = "true";
 }
 
-void CandidateBuilder::LayeredSettings(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement,
-                                       Candidate& c) const {
+void CandidateBuilder::LayeredSettings(const Trial& trial, const CacheShape& shape,
+                                       const LayerPlacement& placement, Candidate& c) const {
   CommonSettings(trial, c);
   EngineSettings& s = c.settings;
   const uint32_t cells = CellsPerStream(shape);
   s.context_total = Clamp32(uint64_t{cells} * Streams(shape));
   s.context_per_session = shape.unified ? cells / std::max(trial.sessions, 1u) : cells;
   // Cells are rounded up; a session is promised no more than the model was trained for.
-  if (model_->context_trained > 0) s.context_per_session = std::min(*s.context_per_session, model_->context_trained);
+  if (model_->context_trained > 0)
+    s.context_per_session = std::min(*s.context_per_session, model_->context_trained);
   s.threads = s.threads_batch = Threads();
   s.ubatch = shape.ubatch;
   s.batch = std::max({shape.ubatch, shape.outputs, 512u});
@@ -268,16 +285,21 @@ void CandidateBuilder::Speed(const Trial& trial, const CacheShape& shape, const 
   speed.sides = sides;
   for (SpeedSide& side : speed.sides) {
     // A device that shares the host's memory shares its bandwidth.
-    if (side.device->bandwidth_bytes_s.value || side.device->memory_kind == MemoryKind::kDiscrete || host_ == nullptr) continue;
+    if (side.device->bandwidth_bytes_s.value || side.device->memory_kind == MemoryKind::kDiscrete ||
+        host_ == nullptr)
+      continue;
     side.bandwidth_bytes_s = host_->bandwidth_bytes_s.value.value_or(0);
-    if (side.bandwidth_bytes_s > 0) a.candidate.reasons.push_back("the bandwidth of " + side.device->name + " is unknown: the host's is taken, whose memory it shares");
+    if (side.bandwidth_bytes_s > 0)
+      a.candidate.reasons.push_back("the bandwidth of " + side.device->name +
+                                    " is unknown: the host's is taken, whose memory it shares");
   }
   speed.sessions = trial.sessions;
   speed.prompt_tokens = *in_.workload.prompt_tokens;
   speed.answer_tokens = pooled() ? 0 : *in_.workload.answer_tokens;
   speed.threads = Threads();
   speed.draft_acceptance = in_.workload.draft_acceptance;
-  for (const Device* device : option_.devices) speed.link_bytes_s = device->link_bytes_s.value.value_or(speed.link_bytes_s);
+  for (const Device* device : option_.devices)
+    speed.link_bytes_s = device->link_bytes_s.value.value_or(speed.link_bytes_s);
   const SpeedEstimate estimate = EstimateSpeed(speed);
   a.candidate.predicted = estimate.predicted;
   if (pooled()) a.candidate.predicted.decode_tok_s = a.candidate.predicted.aggregate_tok_s = std::nullopt;
@@ -301,8 +323,9 @@ CalibrationKey KeyOf(const PlanOption& option) {
   key.backend = option.backend->name;
   for (size_t i = 0; i < option.devices.size(); ++i) {
     key.device += (i > 0 ? "+" : "") + option.devices[i]->name;
-    key.driver_version += (i > 0 ? "+" : "") + (option.access[i]->version.empty() ? option.devices[i]->driver_version
-                                                                                  : option.access[i]->version);
+    key.driver_version +=
+        (i > 0 ? "+" : "") +
+        (option.access[i]->version.empty() ? option.devices[i]->driver_version : option.access[i]->version);
   }
   if (option.variant != nullptr) {
     key.model_sha256 = option.variant->sha256;
@@ -340,7 +363,8 @@ void CandidateBuilder::Correct(const Trial& trial, Candidate& c) const {
   if (const auto ttft = TtftCorrection(in_.calibration, key, trial.sessions); ttft && p.ttft_ms) {
     p.ttft_ms = *p.ttft_ms * ttft->factor;
   }
-  if (const auto load = LoadCorrection(in_.calibration, key); load && p.load_s) p.load_s = *p.load_s * load->factor;
+  if (const auto load = LoadCorrection(in_.calibration, key); load && p.load_s)
+    p.load_s = *p.load_s * load->factor;
 }
 
 // As it is, then with the evictions that are needed and no others.

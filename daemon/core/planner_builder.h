@@ -21,8 +21,8 @@ struct Trial {
   uint32_t experts_on_host = 0;  // layers whose routed experts stay in host memory
 };
 
-// Turns a trial of one option into a candidate: reservations, settings, predictions, what must be evicted. Internal to
-// the planner. Borrows its arguments.
+// Turns a trial of one option into a candidate: reservations, settings, predictions, what must be evicted.
+// Internal to the planner. Borrows its arguments.
 class CandidateBuilder {
  public:
   CandidateBuilder(const PlanInputs& in, const PlanOption& option);
@@ -45,9 +45,11 @@ class CandidateBuilder {
   std::vector<double> Split() const;
   bool ReserveSide(size_t device, const SideBytes& bytes, Attempt& a) const;
   void ReserveOnHost(const SideBytes& bytes, Candidate& c) const;
-  void LayeredSettings(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement, Candidate& c) const;
+  void LayeredSettings(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement,
+                       Candidate& c) const;
   void CommonSettings(const Trial& trial, Candidate& c) const;
-  void Speed(const Trial& trial, const CacheShape& shape, const std::vector<SpeedSide>& sides, Attempt& a) const;
+  void Speed(const Trial& trial, const CacheShape& shape, const std::vector<SpeedSide>& sides,
+             Attempt& a) const;
   void Load(Candidate& c) const;
   void Correct(const Trial& trial, Candidate& c) const;
   void Fit(Attempt& a) const;

@@ -24,14 +24,16 @@ double Score(const PlanInputs& in, const Attempt& a) {
   if (objective == "throughput" && p.aggregate_tok_s && *p.aggregate_tok_s > 0) return 1 / *p.aggregate_tok_s;
   if (objective == "energy" || objective == "throughput" || !p.ttft_ms) return kUnknownScore;
   if (!p.decode_tok_s) return *p.ttft_ms / 1e3;  // nothing to decode
-  return *p.decode_tok_s > 0 ? *p.ttft_ms / 1e3 + *in.workload.answer_tokens / *p.decode_tok_s : kUnknownScore;
+  return *p.decode_tok_s > 0 ? *p.ttft_ms / 1e3 + *in.workload.answer_tokens / *p.decode_tok_s
+                             : kUnknownScore;
 }
 
 // Less is better: first what fits, then the score, then fewer evictions.
 bool Better(const Attempt& a, const Attempt& b) {
   const auto rank = [](const Attempt& x) { return !x.why_not.empty() ? 2 : x.shortage ? 1 : 0; };
   if (rank(a) != rank(b)) return rank(a) < rank(b);
-  if (rank(a) == 1 && a.shortage->missing != b.shortage->missing) return a.shortage->missing < b.shortage->missing;
+  if (rank(a) == 1 && a.shortage->missing != b.shortage->missing)
+    return a.shortage->missing < b.shortage->missing;
   if (a.score != b.score) return a.score < b.score;
   return a.evictions.size() < b.evictions.size();
 }
@@ -39,7 +41,9 @@ bool Better(const Attempt& a, const Attempt& b) {
 class Search {
  public:
   Search(const PlanInputs& in, const PlanOption& option)
-      : in_(in), option_(option), builder_(in, option),
+      : in_(in),
+        option_(option),
+        builder_(in, option),
         layered_(option.engine->memory == MemoryModel::kLayered),
         cached_(layered_ || option.engine->memory == MemoryModel::kPaged) {
     if (option.variant != nullptr) layers_ = static_cast<uint32_t>(option.variant->descriptor.layers.size());
@@ -55,15 +59,16 @@ class Search {
       trial.kv_type = types_[1];
       if (Holds(trial)) {
         best = Drafts(trial);
-        best.candidate.reasons.push_back("the " + types_[0] + " cache does not fit, the " + types_[1] + " cache does");
+        best.candidate.reasons.push_back("the " + types_[0] + " cache does not fit, the " + types_[1] +
+                                         " cache does");
       }
       trial.kv_type = types_[0];
     }
     if (best.shortage) {
       Attempt partial = Partial(trial);
       if (!partial.shortage && partial.why_not.empty()) {
-        partial.candidate.reasons.push_back("all of it would need " + FormatBytes(best.shortage->missing) + " more of " +
-                                            best.shortage->pool);
+        partial.candidate.reasons.push_back("all of it would need " + FormatBytes(best.shortage->missing) +
+                                            " more of " + best.shortage->pool);
       }
       if (Better(partial, best)) best = std::move(partial);
     }
@@ -99,8 +104,9 @@ class Search {
     Trial trial;
     trial.context = context;
     trial.sessions = std::min(sessions, option_.engine->max_sessions);
-    trial.offloaded = in_.request.overrides.gpu_layers ? std::min(*in_.request.overrides.gpu_layers, layers_ + 1)
-                                                       : layers_ + 1;
+    trial.offloaded = in_.request.overrides.gpu_layers
+                          ? std::min(*in_.request.overrides.gpu_layers, layers_ + 1)
+                          : layers_ + 1;
     return trial;
   }
 
@@ -130,8 +136,9 @@ class Search {
       return true;
     }
     refused.reason_code = Reason::kCapabilityMissing;
-    refused.why_not = wanted.empty() ? "no cache type fits the heads of this model"
-                                     : "a " + wanted + " cache does not work with this engine, device and model";
+    refused.why_not = wanted.empty()
+                          ? "no cache type fits the heads of this model"
+                          : "a " + wanted + " cache does not work with this engine, device and model";
     return false;
   }
 
@@ -152,8 +159,8 @@ class Search {
     return true;
   }
 
-  // Draft depth by acceptance and step cost. Where nobody knows the acceptance, the depth that publishers advise is
-  // taken if it is about as good as the best computed one.
+  // Draft depth by acceptance and step cost. Where nobody knows the acceptance, the depth that publishers
+  // advise is taken if it is about as good as the best computed one.
   Attempt Drafts(Trial trial) const {
     Attempt best = Scored(trial);
     if (builder_.model().mtp_layers == 0 || !option_.engine->speculative || builder_.pooled()) return best;
@@ -167,10 +174,11 @@ class Search {
     }
     const auto tie = in_.catalog.assumptions.find("draft_tie");
     const double slack = 1 + (tie == in_.catalog.assumptions.end() ? 0 : tie->second);
-    if (prior && !in_.workload.draft_acceptance && prior->why_not.empty() && prior->shortage.has_value() == best.shortage.has_value() &&
-        prior->score <= best.score * slack) {
+    if (prior && !in_.workload.draft_acceptance && prior->why_not.empty() &&
+        prior->shortage.has_value() == best.shortage.has_value() && prior->score <= best.score * slack) {
       if (prior->candidate.settings.draft_tokens != best.candidate.settings.draft_tokens) {
-        prior->candidate.reasons.push_back("drafts " + std::to_string(advised) + " tokens per step as its publisher advises; " +
+        prior->candidate.reasons.push_back("drafts " + std::to_string(advised) +
+                                           " tokens per step as its publisher advises; " +
                                            std::to_string(best.candidate.settings.draft_tokens.value_or(0)) +
                                            " is computed to be about as fast");
       }
@@ -181,11 +189,14 @@ class Search {
 
   uint32_t AdvisedDrafts() const {
     const auto it = option_.settings.find("draft_tokens");
-    return it == option_.settings.end() ? 0 : static_cast<uint32_t>(std::strtoul(it->second.c_str(), nullptr, 10));
+    return it == option_.settings.end()
+               ? 0
+               : static_cast<uint32_t>(std::strtoul(it->second.c_str(), nullptr, 10));
   }
 
   bool MayStayOnHost() const {
-    return layered_ && builder_.accelerated() && option_.backend->partial_offload && !in_.request.overrides.gpu_layers;
+    return layered_ && builder_.accelerated() && option_.backend->partial_offload &&
+           !in_.request.overrides.gpu_layers;
   }
 
   // Part of the layers, or the routed experts, in host memory.
@@ -198,7 +209,8 @@ class Search {
     if (builder_.model().experts > 0) {
       Attempt a = Smallest(trial, [](Trial& t, uint32_t n) { t.experts_on_host = n; });
       if (!a.shortage) {
-        a.candidate.reasons.push_back("the routed experts of " + a.candidate.settings.extra["experts_on_host"] +
+        a.candidate.reasons.push_back("the routed experts of " +
+                                      a.candidate.settings.extra["experts_on_host"] +
                                       " layers stay in host memory, the rest is on the device");
         return a;
       }
@@ -207,13 +219,14 @@ class Search {
     Attempt a = Smallest(trial, [&](Trial& t, uint32_t n) { t.offloaded = layers_ - n; });
     if (!a.shortage) {
       a.candidate.reasons.push_back(std::to_string(a.candidate.settings.gpu_layers.value_or(0)) + " of " +
-                                    std::to_string(layers_ + 1) + " layers fit on the device, the rest stays in host memory");
+                                    std::to_string(layers_ + 1) +
+                                    " layers fit on the device, the rest stays in host memory");
     }
     return a;
   }
 
-  // The attempt for the smallest n up to the number of layers that fits, where fitting grows with n; the one for all
-  // layers where none does.
+  // The attempt for the smallest n up to the number of layers that fits, where fitting grows with n; the one
+  // for all layers where none does.
   template <typename Set>
   Attempt Smallest(Trial trial, const Set& set) const {
     uint32_t low = 0, high = layers_;

@@ -14,12 +14,12 @@ namespace rumbo {
 
 struct Attempt {
   Candidate candidate;
-  Workload workload;                   // with the context it was made for
-  std::optional<Shortage> shortage;    // set: does not fit, even after every eviction
+  Workload workload;                 // with the context it was made for
+  std::optional<Shortage> shortage;  // set: does not fit, even after every eviction
   std::vector<std::string> evictions;
-  double score = 0;                    // by the objective; less is better
+  double score = 0;                          // by the objective; less is better
   Reason reason_code = Reason::kDoesNotFit;  // why not, where shortage or `why_not`
-  std::string why_not;                 // set: cannot be at all, whatever the room
+  std::string why_not;                       // set: cannot be at all, whatever the room
 };
 
 struct PlanInputs {
@@ -27,14 +27,14 @@ struct PlanInputs {
   const Topology& topology;
   const EngineCatalog& catalog;
   const Calibration& calibration;
-  const Workload& workload;            // complete
+  const Workload& workload;  // complete
 };
 
 // What measurements of this option are filed under.
 CalibrationKey KeyOf(const PlanOption& option);
 
-// Tries placements, cache types, drafts and, where the context was left open, shorter contexts, and returns the best
-// that fits, or else the nearest that does not.
+// Tries placements, cache types, drafts and, where the context was left open, shorter contexts, and returns
+// the best that fits, or else the nearest that does not.
 Attempt TryOption(const PlanInputs& in, const PlanOption& option);
 
 // The same with a fixed context, whatever the request says; for "the nearest that would fit".

@@ -11,8 +11,8 @@ bool In(const std::vector<std::string>& list, const std::string& word) {
 
 bool Any(const std::vector<std::string>& patterns, const std::string& word) {
   return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return MatchesPattern(pattern, word);
-  });
+           return MatchesPattern(pattern, word);
+         });
 }
 
 struct RuleSubject {
@@ -26,10 +26,12 @@ bool Holds(const CatalogRule& rule, const RuleSubject& s) {
   if (!Any(rule.vendors, s.device->vendor)) return false;
   if (!Any(rule.device_kinds, Word(s.device->kind))) return false;
   if (!Any(rule.memory_kinds, Word(s.device->memory_kind))) return false;
-  if (!rule.targets.empty() && !Any(rule.targets, s.device->gfx_target) && !Any(rule.targets, s.device->pci_id)) {
+  if (!rule.targets.empty() && !Any(rule.targets, s.device->gfx_target) &&
+      !Any(rule.targets, s.device->pci_id)) {
     return false;
   }
-  if (s.model == nullptr) return rule.formats.empty() && rule.quantizations.empty() && rule.capabilities.empty();
+  if (s.model == nullptr)
+    return rule.formats.empty() && rule.quantizations.empty() && rule.capabilities.empty();
   if (!Any(rule.formats, s.model->format) || !Any(rule.quantizations, s.model->quantization)) return false;
   return rule.capabilities.empty() ||
          std::any_of(rule.capabilities.begin(), rule.capabilities.end(),
@@ -70,8 +72,8 @@ class Enumerator {
     const std::string word = system == engine.systems.end() ? "unknown" : system->second;
     if (word == "unsupported" || word == "unknown") {
       Refuse(engine, Reason::kSystemUnsupported,
-             engine.title + (word == "unknown" ? " is not known to run on " : " does not run natively on ") + system_ +
-                 (engine.system_note.empty() ? "" : ": " + engine.system_note));
+             engine.title + (word == "unknown" ? " is not known to run on " : " does not run natively on ") +
+                 system_ + (engine.system_note.empty() ? "" : ": " + engine.system_note));
       return;
     }
     std::vector<InstalledEngine> builds;
@@ -93,14 +95,15 @@ class Enumerator {
   std::vector<const PlanVariant*> Variants(const CatalogEngine& engine) {
     std::vector<const PlanVariant*> list;
     for (const PlanVariant& variant : request_.variants) {
-      if (request_.overrides.variant.empty() || request_.overrides.variant == variant.id) list.push_back(&variant);
+      if (request_.overrides.variant.empty() || request_.overrides.variant == variant.id)
+        list.push_back(&variant);
     }
     if (list.empty() && engine.memory == MemoryModel::kFixed) list.push_back(nullptr);
     return list;
   }
 
-  void Variant(const CatalogEngine& engine, const std::string& system_word, const std::vector<InstalledEngine>& builds,
-               const PlanVariant* variant) {
+  void Variant(const CatalogEngine& engine, const std::string& system_word,
+               const std::vector<InstalledEngine>& builds, const PlanVariant* variant) {
     if (variant != nullptr && !In(engine.formats, "any")) {
       const ModelDescriptor& model = variant->descriptor;
       const bool can = model.capabilities.empty() || In(engine.capabilities, "any") ||
@@ -119,7 +122,8 @@ class Enumerator {
           if (found->kind == DeviceKind::kNpu) device = ", which is what " + found->name + " has";
         }
         r.reason_code = can ? Reason::kFormatUnsupported : Reason::kCapabilityMissing;
-        r.reason = can ? engine.title + device + ", runs " + Join(engine.formats) + " files; this one is " + model.format
+        r.reason = can ? engine.title + device + ", runs " + Join(engine.formats) + " files; this one is " +
+                             model.format
                        : engine.title + device + ", cannot " + Join(model.capabilities);
         out_.rejected.push_back(std::move(r));
         return;
@@ -128,7 +132,8 @@ class Enumerator {
     for (const InstalledEngine& build : builds) {
       for (const CatalogBackend& backend : engine.backends) {
         if (!In(build.backends, backend.name)) continue;
-        Backend({variant, &engine, &backend, build.build, build.version, {}, {}, "", {}, {}, {}}, system_word);
+        Backend({variant, &engine, &backend, build.build, build.version, {}, {}, "", {}, {}, {}},
+                system_word);
       }
     }
   }
@@ -146,8 +151,9 @@ class Enumerator {
   void Backend(PlanOption option, const std::string& system_word) {
     std::vector<PlanOption> single;
     for (const Device& device : topology_.devices) {
-      const auto access = std::find_if(device.backends.begin(), device.backends.end(),
-                                       [&](const BackendSupport& b) { return b.name == option.backend->name; });
+      const auto access =
+          std::find_if(device.backends.begin(), device.backends.end(),
+                       [&](const BackendSupport& b) { return b.name == option.backend->name; });
       if (access == device.backends.end() || !In(option.backend->device_kinds, Word(device.kind))) continue;
       PlanOption one = option;
       one.devices = {&device};
@@ -193,9 +199,8 @@ class Enumerator {
                 option.backend->name + " does not work on " + device.name + ": " + access.reason);
     }
     if (!request_.contract.device_kind.empty() && request_.contract.device_kind != Word(device.kind)) {
-      return no(Reason::kContractUnsatisfiable,
-                "the contract asks for a " + request_.contract.device_kind + ", " + device.name + " is a " +
-                    Word(device.kind));
+      return no(Reason::kContractUnsatisfiable, "the contract asks for a " + request_.contract.device_kind +
+                                                    ", " + device.name + " is a " + Word(device.kind));
     }
     if (request_.contract.local_only && option.engine->kind == "remote") {
       return no(Reason::kContractUnsatisfiable, "the contract keeps the model on this machine");
@@ -204,8 +209,10 @@ class Enumerator {
   }
 
   template <typename No>
-  bool Supported(PlanOption& option, const Device& device, const std::string& system_word, bool named, const No& no) {
-    const RuleSubject subject{system_, &device, option.variant == nullptr ? nullptr : &option.variant->descriptor};
+  bool Supported(PlanOption& option, const Device& device, const std::string& system_word, bool named,
+                 const No& no) {
+    const RuleSubject subject{system_, &device,
+                              option.variant == nullptr ? nullptr : &option.variant->descriptor};
     const auto rule = std::find_if(option.backend->support.begin(), option.backend->support.end(),
                                    [&](const CatalogRule& r) { return Holds(r, subject); });
     if (rule == option.backend->support.end()) {
@@ -214,7 +221,8 @@ class Enumerator {
     option.maturity = Weaker(rule->maturity, system_word);
     const std::string note = rule->note.empty() ? "" : ": " + rule->note;
     if (option.maturity == "unsupported") {
-      return no(Reason::kBackendUnavailable, option.engine->title + " does not support " + device.name + note);
+      return no(Reason::kBackendUnavailable,
+                option.engine->title + " does not support " + device.name + note);
     }
     const bool chosen = named || !request_.overrides.engine.empty();
     if (In(catalog_.never_automatic, option.maturity) && !chosen) {
@@ -264,7 +272,8 @@ Rejected Reject(const PlanOption& option, Reason code, std::string reason) {
   return r;
 }
 
-PlanOptions EnumerateOptions(const PlanRequest& request, const Topology& topology, const EngineCatalog& catalog) {
+PlanOptions EnumerateOptions(const PlanRequest& request, const Topology& topology,
+                             const EngineCatalog& catalog) {
   return Enumerator(request, topology, catalog).Run();
 }
 

@@ -21,13 +21,13 @@ struct PlanOption {
   std::vector<const Device*> devices;
   std::vector<const BackendSupport*> access;  // beside `devices`
   std::string maturity;
-  std::vector<std::string> notes;                  // from the rules, for people
-  std::map<std::string, std::string> settings;     // from the rules
+  std::vector<std::string> notes;               // from the rules, for people
+  std::map<std::string, std::string> settings;  // from the rules
   std::map<std::string, std::string> environment;
 };
 
 struct PlanOptions {
-  std::vector<PlanOption> options;   // in order of preference at ties
+  std::vector<PlanOption> options;  // in order of preference at ties
   std::vector<Rejected> rejected;
 };
 
@@ -39,7 +39,8 @@ absl::StatusOr<Workload> CompleteWorkload(const PlanRequest& request, const Topo
 // Tokens of context one session gets by default: at most what the model was trained for.
 uint32_t DefaultContextPerSession(const PlanRequest& request);
 
-PlanOptions EnumerateOptions(const PlanRequest& request, const Topology& topology, const EngineCatalog& catalog);
+PlanOptions EnumerateOptions(const PlanRequest& request, const Topology& topology,
+                             const EngineCatalog& catalog);
 
 // A rejection with the names of the option filled in.
 Rejected Reject(const PlanOption& option, Reason code, std::string reason);

@@ -33,7 +33,8 @@ std::string KnownDevices(const Topology& topology) {
   return list;
 }
 
-absl::Status CheckOverrides(const PlanOverrides& overrides, const Topology& topology, const EngineCatalog& catalog) {
+absl::Status CheckOverrides(const PlanOverrides& overrides, const Topology& topology,
+                            const EngineCatalog& catalog) {
   if (!overrides.engine.empty() && catalog.Find(overrides.engine) == nullptr) {
     std::string known;
     for (const CatalogEngine& engine : catalog.engines) known += (known.empty() ? "" : ", ") + engine.name;
@@ -49,7 +50,8 @@ absl::Status CheckOverrides(const PlanOverrides& overrides, const Topology& topo
   }
   if (overrides.threads && *overrides.threads == 0) return InvalidArgument("zero threads cannot work");
   for (const Device& device : topology.devices) {
-    if (device.kind != DeviceKind::kCpu || device.software || !overrides.threads || !device.threads_allowed) continue;
+    if (device.kind != DeviceKind::kCpu || device.software || !overrides.threads || !device.threads_allowed)
+      continue;
     if (static_cast<int64_t>(*overrides.threads) > *device.threads_allowed) {
       return InvalidArgument(std::to_string(*overrides.threads) + " threads are more than the " +
                                  std::to_string(*device.threads_allowed) + " that " +
@@ -63,10 +65,12 @@ absl::Status CheckOverrides(const PlanOverrides& overrides, const Topology& topo
 absl::Status CheckWorkload(const Workload& w) {
   static const std::set<std::string> kObjectives = {"", "latency", "throughput", "energy", "memory"};
   if (kObjectives.count(w.objective) == 0) {
-    return InvalidArgument("'" + w.objective + "' is no objective", "Choose latency, throughput, energy or memory.");
+    return InvalidArgument("'" + w.objective + "' is no objective",
+                           "Choose latency, throughput, energy or memory.");
   }
   if (w.sessions && (*w.sessions == 0 || *w.sessions > kMaxSessions)) {
-    return InvalidArgument(std::to_string(*w.sessions) + " sessions cannot be planned", "Ask for one or more.");
+    return InvalidArgument(std::to_string(*w.sessions) + " sessions cannot be planned",
+                           "Ask for one or more.");
   }
   if (w.context && (*w.context == 0 || *w.context > kMaxContext)) {
     return InvalidArgument("a context of " + std::to_string(*w.context) + " tokens cannot be planned",
@@ -83,7 +87,8 @@ absl::Status CheckContract(const Contract& contract) {
   if (kKinds.count(contract.device_kind) == 0) {
     return InvalidArgument("'" + contract.device_kind + "' is no kind of device", "Choose cpu, gpu or npu.");
   }
-  if (contract.min_tokens_per_s && !(*contract.min_tokens_per_s >= 0 && std::isfinite(*contract.min_tokens_per_s))) {
+  if (contract.min_tokens_per_s &&
+      !(*contract.min_tokens_per_s >= 0 && std::isfinite(*contract.min_tokens_per_s))) {
     return InvalidArgument("the minimum of tokens per second is not a number of at least zero");
   }
   return absl::OkStatus();
@@ -125,7 +130,8 @@ absl::Status CheckContext(const PlanRequest& request, uint32_t sessions) {
   if (trained == 0) return absl::OkStatus();
   const uint64_t most = uint64_t{trained} * (request.workload.sessions ? sessions : 1);
   if (request.workload.context && *request.workload.context > most) {
-    return too_large(*request.workload.context, request.workload.sessions ? "for all sessions" : "for one session");
+    return too_large(*request.workload.context,
+                     request.workload.sessions ? "for all sessions" : "for one session");
   }
   if (request.contract.min_context && *request.contract.min_context > trained) {
     return too_large(*request.contract.min_context, "per session");
@@ -158,7 +164,8 @@ absl::StatusOr<Workload> CompleteWorkload(const PlanRequest& request, const Topo
   if (!w.answer_tokens) w.answer_tokens = kDefaultAnswer;
   if (!w.shared_prefix_tokens) w.shared_prefix_tokens = 0;
   if (!w.context) {
-    const uint32_t each = std::max(DefaultContextPerSession(request), request.contract.min_context.value_or(0));
+    const uint32_t each =
+        std::max(DefaultContextPerSession(request), request.contract.min_context.value_or(0));
     w.context = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{each} * *w.sessions, kMaxContext));
   }
   return w;

@@ -39,7 +39,8 @@ TEST(PlannerTest, PrefersTheFasterCardAndSaysWhyTheCpuLost) {
   EXPECT_EQ(plan->chosen->settings.gpu_layers, 33u);
   bool cpu_lost = false;
   for (const Rejected& r : plan->rejected) {
-    cpu_lost = cpu_lost || (r.backend == "cpu" && r.reason_code == Reason::kSlowerThanChosen && r.predicted.decode_tok_s);
+    cpu_lost = cpu_lost ||
+               (r.backend == "cpu" && r.reason_code == Reason::kSlowerThanChosen && r.predicted.decode_tok_s);
   }
   EXPECT_TRUE(cpu_lost);
 }

@@ -8,8 +8,9 @@
 #include "absl/status/statusor.h"
 #include "daemon/core/types.h"
 
-// What daemon/core needs from the outside world, each implemented elsewhere and faked in tests. All are asynchronous:
-// calls return at once; callbacks may come on any thread, and core posts itself back to its executor.
+// What daemon/core needs from the outside world, each implemented elsewhere and faked in tests. All are
+// asynchronous: calls return at once; callbacks may come on any thread, and core posts itself back to its
+// executor.
 namespace rumbo {
 
 // Keeps models on disk. Implemented by daemon/store.
@@ -17,7 +18,8 @@ class ModelStore {
  public:
   virtual ~ModelStore() = default;
   virtual void List(Callback<std::vector<StoredModel>> done) = 0;
-  // Hashes, copies, inspects and indexes a file. Nothing is left behind where it fails or `*cancelled` turns true.
+  // Hashes, copies, inspects and indexes a file. Nothing is left behind where it fails or `*cancelled` turns
+  // true.
   virtual void Import(ImportSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
                       std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) = 0;
   // Bytes freed.
@@ -38,11 +40,12 @@ class TopologySource {
   virtual ~TopologySource() = default;
   // A full probe.
   virtual void Probe(Callback<Topology> done) = 0;
-  // Puts free and used figures of now into `topology`, the result of the last Probe; a device that is gone becomes not
-  // present. Milliseconds at most, no vendor code. Blocking, on the core's executor. True where a device came, went or
-  // changed its driver since that probe: time for a new one.
+  // Puts free and used figures of now into `topology`, the result of the last Probe; a device that is gone
+  // becomes not present. Milliseconds at most, no vendor code. Blocking, on the core's executor. True where a
+  // device came, went or changed its driver since that probe: time for a new one.
   virtual bool RefreshMemory(Topology& topology) = 0;
-  // Bytes of `pool` that the process tree of `pid` really holds (not file-backed pages); nullopt where unknown.
+  // Bytes of `pool` that the process tree of `pid` really holds (not file-backed pages); nullopt where
+  // unknown.
   virtual std::optional<Bytes> ProcessBytes(int64_t pid, const MemoryPool& pool) = 0;
   // A hardware profile. kNotFound (kProfileNotFound) with the nearest name.
   virtual absl::StatusOr<Topology> Profile(const std::string& name) = 0;

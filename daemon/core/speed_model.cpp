@@ -79,7 +79,8 @@ StepWork WorkOf(const SpeedInput& in, double context) {
     if (layer.mixer == "linear" || layer.mixer == "scan") w.mixers += 1;
     const double seen = layer.window > 0 ? std::min(context, D(layer.window)) : context;
     const Bytes k = CacheBytes(in.shape.type_k, SaturatingMul(layer.kv_heads, layer.key_length)).value_or(0);
-    const Bytes v = CacheBytes(in.shape.type_v, SaturatingMul(layer.kv_heads, layer.value_length)).value_or(0);
+    const Bytes v =
+        CacheBytes(in.shape.type_v, SaturatingMul(layer.kv_heads, layer.value_length)).value_or(0);
     w.kv_bytes_per_token += seen * (D(k) + D(v)) + 2 * D(layer.recurrent_state_bytes);
   }
   if (w.draft_bytes > 0) w.draft_bytes += w.output_bytes;
@@ -94,25 +95,29 @@ struct StepSize {
 
 struct StepSum {
   double seconds = 0;
-  double draft_s = 0;      // one drafted token
-  bool assumed = false;    // a peak rate was assumed
+  double draft_s = 0;    // one drafted token
+  bool assumed = false;  // a peak rate was assumed
   double uncertainty = 0;
 };
 
-bool AddSide(const SpeedInput& in, const SpeedSide& side, const StepWork& work, const StepSize& size, StepSum& sum) {
+bool AddSide(const SpeedInput& in, const SpeedSide& side, const StepWork& work, const StepSize& size,
+             StepSum& sum) {
   const SpeedRow* row = FindSpeedRow(*in.catalog, in.engine->name, side.host ? "cpu" : in.backend, in.build,
                                      in.model->quantization, *side.device);
   const double bandwidth = side.device->bandwidth_bytes_s.value.value_or(side.bandwidth_bytes_s);
   if (row == nullptr || !(bandwidth > 0)) return false;
   const double reading = bandwidth * (size.prompt ? row->prompt_bandwidth : row->bandwidth_efficiency);
-  const double weights = work.dense_bytes + work.expert_bytes * ExpertShare(*in.model, size.tokens) + work.output_bytes;
-  const double memory = weights / reading + size.sequences * work.kv_bytes_per_token / (bandwidth * row->kv_efficiency);
+  const double weights =
+      work.dense_bytes + work.expert_bytes * ExpertShare(*in.model, size.tokens) + work.output_bytes;
+  const double memory =
+      weights / reading + size.sequences * work.kv_bytes_per_token / (bandwidth * row->kv_efficiency);
   const Peak peak = PeakOf(in, *side.device, *row, bandwidth);
   const double rate = peak.rate * (size.prompt ? row->compute_efficiency : row->batch_efficiency);
   const double compute = rate > 0 ? 2 * D(in.model->active_parameters) * size.tokens / rate : 0;
-  const double overhead = (row->step_overhead_us + work.layers * row->layer_overhead_us +
-                           work.expert_layers * row->expert_overhead_us +
-                           size.sequences * row->sequence_overhead_us) * 1e-6;
+  const double overhead =
+      (row->step_overhead_us + work.layers * row->layer_overhead_us +
+       work.expert_layers * row->expert_overhead_us + size.sequences * row->sequence_overhead_us) *
+      1e-6;
   const double body = std::max(memory, compute) + (1 - row->overlap) * std::min(memory, compute);
   sum.seconds += side.share * (body + overhead);
   sum.draft_s += side.share * (work.draft_bytes / reading + row->draft_overhead_us * 1e-6);
@@ -144,8 +149,8 @@ std::optional<double> PromptSeconds(const SpeedInput& in) {
     left -= tokens;
     done += tokens;
   }
-  const SpeedRow* row = FindSpeedRow(*in.catalog, in.engine->name, in.backend, in.build, in.model->quantization,
-                                     *in.sides.front().device);
+  const SpeedRow* row = FindSpeedRow(*in.catalog, in.engine->name, in.backend, in.build,
+                                     in.model->quantization, *in.sides.front().device);
   if (row == nullptr) return seconds;
   return seconds + (row->prompt_overhead_ms + WorkOf(in, 0).mixers * row->linear_prompt_ms) * 1e-3;
 }
@@ -175,8 +180,9 @@ double TokensPerStep(double acceptance, uint32_t drafts) {
   return sum;
 }
 
-const SpeedRow* FindSpeedRow(const EngineCatalog& catalog, const std::string& engine, const std::string& backend,
-                             const std::string& build, const std::string& weights, const Device& device) {
+const SpeedRow* FindSpeedRow(const EngineCatalog& catalog, const std::string& engine,
+                             const std::string& backend, const std::string& build, const std::string& weights,
+                             const Device& device) {
   const SpeedRow* best = nullptr;
   int best_score = -1;
   for (const SpeedRow& row : catalog.speed) {
@@ -185,8 +191,8 @@ const SpeedRow* FindSpeedRow(const EngineCatalog& catalog, const std::string& en
     if (!row.weights.empty() && !MatchesPattern(row.weights, weights)) continue;
     if (!row.vendor.empty() && row.vendor != device.vendor) continue;
     if (!row.isa.empty() && !Has(device.isa, row.isa.c_str())) continue;
-    const int score = (row.build.empty() ? 0 : 8) + (row.weights.empty() ? 0 : 4) + (row.isa.empty() ? 0 : 2) +
-                      (row.vendor.empty() ? 0 : 1);
+    const int score = (row.build.empty() ? 0 : 8) + (row.weights.empty() ? 0 : 4) +
+                      (row.isa.empty() ? 0 : 2) + (row.vendor.empty() ? 0 : 1);
     if (score > best_score) best = &row, best_score = score;
   }
   return best;
@@ -200,8 +206,7 @@ SpeedEstimate EstimateSpeed(const SpeedInput& in) {
   const double together = in.engine->batches ? sessions : 1;
   const double context = in.prompt_tokens + in.answer_tokens / 2.0;
   const uint32_t drafts = in.shape.draft_tokens;
-  const double acceptance = in.draft_acceptance.value_or(
-      Assumption(*in.catalog, "draft_acceptance", 0.75));
+  const double acceptance = in.draft_acceptance.value_or(Assumption(*in.catalog, "draft_acceptance", 0.75));
   const auto step = Step(in, {together * (1 + drafts), together, false}, context);
   const auto prompt = PromptSeconds(in);
   if (!step || !prompt) {

@@ -26,13 +26,13 @@ using Callback = std::function<void(absl::StatusOr<T>)>;
 // except `app`.
 struct ClientIdentity {
   uint32_t uid = 0;
-  int64_t pid = 0;            // 0 unknown (HTTP)
-  std::string app;            // what the client calls itself; for fair shares and metrics only
+  int64_t pid = 0;  // 0 unknown (HTTP)
+  std::string app;  // what the client calls itself; for fair shares and metrics only
   std::string key() const { return std::to_string(uid) + "/" + app; }
 };
 
 struct InferenceRequest {
-  std::string id;             // "req-..."; NewRequestId()
+  std::string id;  // "req-..."; NewRequestId()
   std::string model;
   GenerateRequest generate;
   Workload workload;
@@ -54,8 +54,8 @@ struct Placement {
   std::string reason;  // one sentence
 };
 
-// Receives one answer: OnPlaced, then GenerateSink's events; OnEnd exactly once and last, also where nothing else
-// came. Threads as in GenerateSink; OnPlaced comes on the core's executor, before any other event.
+// Receives one answer: OnPlaced, then GenerateSink's events; OnEnd exactly once and last, also where nothing
+// else came. Threads as in GenerateSink; OnPlaced comes on the core's executor, before any other event.
 class AnswerSink : public GenerateSink {
  public:
   virtual void OnPlaced(const Placement& placement) = 0;
@@ -65,7 +65,7 @@ class AnswerSink : public GenerateSink {
 
 struct StoredVariant {
   std::string id = "default";
-  std::string sha256;            // lower-case hex
+  std::string sha256;              // lower-case hex
   std::vector<std::string> files;  // absolute paths of the stored content, in order
   std::string state = "complete";  // "complete", "incomplete", "damaged"
   ModelDescriptor descriptor;
@@ -79,14 +79,14 @@ struct StoredModel {
 };
 
 struct StepProgress {
-  std::string step;              // the words of rumbo.v1.Progress
+  std::string step;  // the words of rumbo.v1.Progress
   std::optional<uint64_t> done_bytes;
   std::optional<uint64_t> total_bytes;
   std::optional<double> fraction;
 };
 
 struct ImportSpec {
-  std::string path;              // absolute
+  std::string path;  // absolute
   std::string name;
   std::string expected_sha256;
   bool replace = false;
@@ -100,7 +100,7 @@ const char* Word(InstanceState state);
 struct Measured {
   std::vector<MemoryItem> memory;
   std::optional<double> load_s;
-  std::optional<double> ttft_ms;        // moving averages
+  std::optional<double> ttft_ms;  // moving averages
   std::optional<double> decode_tok_s;
   std::optional<double> aggregate_tok_s;
   uint64_t requests = 0;
@@ -155,7 +155,7 @@ struct Explanation {
 // ---- Plans ----
 
 struct PlanQuery {
-  std::string model;     // name, or absolute path of a model file
+  std::string model;  // name, or absolute path of a model file
   Workload workload;
   Contract contract;
   PlanOverrides overrides;

@@ -51,11 +51,16 @@ absl::Status CheckMode(const struct stat& info, uint32_t own_uid) {
 
 const char* Word(Scope scope) {
   switch (scope) {
-    case Scope::kLive: return "live";
-    case Scope::kList: return "list";
-    case Scope::kInference: return "inference";
-    case Scope::kModels: return "models";
-    case Scope::kAdmin: return "admin";
+    case Scope::kLive:
+      return "live";
+    case Scope::kList:
+      return "list";
+    case Scope::kInference:
+      return "inference";
+    case Scope::kModels:
+      return "models";
+    case Scope::kAdmin:
+      return "admin";
   }
   return "";
 }
@@ -85,7 +90,8 @@ absl::StatusOr<std::vector<ApiToken>> ParseTokens(std::string_view text) {
     if (!scopes.ok()) return bad(MessageOf(scopes.status()));
     token.scopes = *scopes;
     token.secret = std::string(NextWord(line));
-    if (token.scopes == 0 || token.secret.size() < kMinTokenBytes) return bad("the token is missing or too short");
+    if (token.scopes == 0 || token.secret.size() < kMinTokenBytes)
+      return bad("the token is missing or too short");
     if (!NextWord(line).empty()) return bad("there is something after the token");
     tokens.push_back(std::move(token));
   }
@@ -140,7 +146,8 @@ const ApiToken* Access::FindToken(const HttpRequest& request) {
 
 absl::Status Access::Authorize(HttpRequest& request, Scope scope) {
   const bool own = request.client.uid == own_uid_;
-  request.principal = "uid:" + (request.client.uid == UINT32_MAX ? "unknown" : std::to_string(request.client.uid));
+  request.principal =
+      "uid:" + (request.client.uid == UINT32_MAX ? "unknown" : std::to_string(request.client.uid));
   if (scope == Scope::kLive) return absl::OkStatus();
   uint32_t scopes = own ? Bit(Scope::kList) | Bit(Scope::kInference) : 0;
   const ApiToken* token = FindToken(request);
@@ -152,10 +159,11 @@ absl::Status Access::Authorize(HttpRequest& request, Scope scope) {
   const std::string next = "Send a token with the scope " + std::string(Word(scope)) +
                            " as Authorization: Bearer; docs/http.md says how to make one.";
   if (token == nullptr) {
-    return Error(absl::StatusCode::kUnauthenticated, Reason::kUnauthenticated, "this needs an API token", next);
+    return Error(absl::StatusCode::kUnauthenticated, Reason::kUnauthenticated, "this needs an API token",
+                 next);
   }
-  return Error(absl::StatusCode::kPermissionDenied, Reason::kPermissionDenied,
-               "this token may not do that", next);
+  return Error(absl::StatusCode::kPermissionDenied, Reason::kPermissionDenied, "this token may not do that",
+               next);
 }
 
 }  // namespace rumbo

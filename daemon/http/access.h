@@ -21,8 +21,8 @@ namespace rumbo {
 enum class Scope { kLive, kList, kInference, kModels, kAdmin };
 const char* Word(Scope scope);
 
-// One line of the token file: NAME SCOPE[,SCOPE...] TOKEN. '#' begins a comment. Tokens have at least 24 visible
-// ASCII characters; `admin` includes everything, nothing else includes anything.
+// One line of the token file: NAME SCOPE[,SCOPE...] TOKEN. '#' begins a comment. Tokens have at least 24
+// visible ASCII characters; `admin` includes everything, nothing else includes anything.
 struct ApiToken {
   std::string name;
   uint32_t scopes = 0;  // bits 1 << Scope
@@ -30,11 +30,11 @@ struct ApiToken {
 };
 absl::StatusOr<std::vector<ApiToken>> ParseTokens(std::string_view text);
 
-// Decides who asks and what they may. A token counts wherever it comes from; without one, a loopback peer of the
-// daemon's own user gets list and inference; everything else is refused.
+// Decides who asks and what they may. A token counts wherever it comes from; without one, a loopback peer of
+// the daemon's own user gets list and inference; everything else is refused.
 //
-// The token file must belong to us and be closed to others (0600); one that is not refuses the start, and later
-// gives no tokens at all. It is read again when it changes. Threading: one thread.
+// The token file must belong to us and be closed to others (0600); one that is not refuses the start, and
+// later gives no tokens at all. It is read again when it changes. Threading: one thread.
 class Access {
  public:
   // `token_file` "": no tokens.

@@ -87,14 +87,17 @@ TEST_F(AccessTest, TokensGiveTheirScopesAndNoMore) {
   using absl::StatusCode;
   const uint32_t other = own_ + 1;
   for (const auto& [header, prefix] : {std::pair<std::string, std::string>{"authorization", "Bearer "},
-                                       {"authorization", "bearer "}, {"x-api-key", ""}}) {
+                                       {"authorization", "bearer "},
+                                       {"x-api-key", ""}}) {
     EXPECT_EQ(code(From(other, header, prefix + kModelsToken), Scope::kModels), StatusCode::kOk);
     EXPECT_EQ(code(From(other, header, prefix + kModelsToken), Scope::kInference), StatusCode::kOk);
     EXPECT_EQ(code(From(other, header, prefix + kModelsToken), Scope::kList), StatusCode::kPermissionDenied);
     EXPECT_EQ(code(From(other, header, prefix + kModelsToken), Scope::kAdmin), StatusCode::kPermissionDenied);
-    EXPECT_EQ(code(From(other, header, prefix + kListToken), Scope::kInference), StatusCode::kPermissionDenied);
+    EXPECT_EQ(code(From(other, header, prefix + kListToken), Scope::kInference),
+              StatusCode::kPermissionDenied);
     EXPECT_EQ(code(From(other, header, prefix + kAdminToken), Scope::kModels), StatusCode::kOk);
-    EXPECT_EQ(code(From(other, header, prefix + kAdminToken + "x"), Scope::kModels), StatusCode::kUnauthenticated);
+    EXPECT_EQ(code(From(other, header, prefix + kAdminToken + "x"), Scope::kModels),
+              StatusCode::kUnauthenticated);
     EXPECT_EQ(code(From(other, header, prefix), Scope::kModels), StatusCode::kUnauthenticated);
   }
   // Clients of OpenAI must send some key: one that is none of ours takes nothing away.
@@ -315,8 +318,10 @@ TEST_F(AccessServerTest, MetricsCountAnswersAndDisconnects) {
   Ask("POST", "/v1/completions", R"({"model":"fake","prompt":"x","max_tokens":3})");
   Ask("POST", "/v1/completions", R"({"model":"no","prompt":"x"})");
   const std::string page = Ask("GET", "/metrics").body;
-  EXPECT_NE(page.find("rumbo_http_answers_total{route=\"/v1/completions\",status=\"200\"} 1\n"), std::string::npos);
-  EXPECT_NE(page.find("rumbo_http_answers_total{route=\"/v1/completions\",status=\"404\"} 1\n"), std::string::npos);
+  EXPECT_NE(page.find("rumbo_http_answers_total{route=\"/v1/completions\",status=\"200\"} 1\n"),
+            std::string::npos);
+  EXPECT_NE(page.find("rumbo_http_answers_total{route=\"/v1/completions\",status=\"404\"} 1\n"),
+            std::string::npos);
   EXPECT_NE(page.find("rumbo_http_generated_tokens_total 3\n"), std::string::npos);
   Client idle(server_->port());
   idle.Request("GET", "/live");
@@ -324,7 +329,8 @@ TEST_F(AccessServerTest, MetricsCountAnswersAndDisconnects) {
   const std::string open = Ask("GET", "/metrics").body;
   const size_t at = open.find("\nrumbo_http_connections ");
   ASSERT_NE(at, std::string::npos);
-  EXPECT_GE(std::atoi(open.c_str() + at + 24), 2);  // this one and the idle one; older ones may still be closing
+  EXPECT_GE(std::atoi(open.c_str() + at + 24),
+            2);  // this one and the idle one; older ones may still be closing
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 
 namespace rumbo {
 
-// One dialect's rendering of one answer. Called like a sink: one call at a time, in order (Placed, Started, Chunk
-// any number of times, then Finished or Failed), from the core's and the engine's threads. All append to `out`.
+// One dialect's rendering of one answer. Called like a sink: one call at a time, in order (Placed, Started,
+// Chunk any number of times, then Finished or Failed), from the core's and the engine's threads. All append
+// to `out`.
 //
 // A streaming encoder's bytes go out as they come. One that gathers appends nothing before Finished.
 class AnswerEncoder {

@@ -38,7 +38,8 @@ class MessageReader {
     for (size_t i = 0; i < blocks.size() && i < raws.size(); ++i) {
       ReadBlock(blocks[i], raws[i], fields.Path("content", i), message);
     }
-    if (!message.content.empty() || !message.tool_calls.empty() || !message.reasoning.empty() || blocks.empty()) {
+    if (!message.content.empty() || !message.tool_calls.empty() || !message.reasoning.empty() ||
+        blocks.empty()) {
       chat_.messages.push_back(std::move(message));
     }
   }
@@ -88,7 +89,8 @@ class MessageReader {
     const json::object* source = block.Object("source");
     if (source == nullptr) return block.Fail("source", "is required");
     Fields fields(*source, block.Path("source"), root_.status());
-    if (fields.String("type").value_or("") != "text") return fields.Fail("type", "only text documents can be read");
+    if (fields.String("type").value_or("") != "text")
+      return fields.Fail("type", "only text documents can be read");
     out.push_back(TextPart(fields.String("data").value_or("")));
   }
 
@@ -126,14 +128,16 @@ class MessageReader {
       result.content.push_back(TextPart(View(content->get_string())));
     } else if (content != nullptr && content->is_array()) {
       const json::array& parts = content->get_array();
-      for (size_t i = 0; i < parts.size(); ++i) ReadSimpleBlock(parts[i], block.Path("content", i), result.content);
+      for (size_t i = 0; i < parts.size(); ++i)
+        ReadSimpleBlock(parts[i], block.Path("content", i), result.content);
     } else if (content != nullptr) {
       block.Fail("content", "must be a string or a list of blocks");
     }
     chat_.messages.push_back(std::move(result));
   }
 
-  void ReadBlock(const json::value& value, const RawJson& raw, const std::string& path, ChatMessage& message) {
+  void ReadBlock(const json::value& value, const RawJson& raw, const std::string& path,
+                 ChatMessage& message) {
     if (!value.is_object()) return root_.FailAt(path, "must be an object");
     Fields block(value.get_object(), path, root_.status());
     const std::string type(block.String("type").value_or(""));
@@ -166,7 +170,8 @@ void ReadMessages(Fields& fields, const RawJson& raw, DecodedRequest& out) {
   MessageReader reader(fields, out);
   reader.ReadSystem();
   const json::array* messages = fields.Array("messages");
-  if (messages == nullptr || messages->empty()) return fields.Fail("messages", "must hold at least one message");
+  if (messages == nullptr || messages->empty())
+    return fields.Fail("messages", "must hold at least one message");
   if (messages->size() > kMaxMessages) return fields.Fail("messages", "must hold at most 10000 messages");
   const std::vector<RawJson> raws = raw.Member("messages").Elements();
   for (size_t i = 0; i < messages->size() && i < raws.size(); ++i) {

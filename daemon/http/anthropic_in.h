@@ -5,7 +5,8 @@
 #include "absl/status/statusor.h"
 #include "daemon/http/decoded.h"
 
-// Anthropic's Messages. Pure; any thread. Errors are kInvalidArgument naming the field; unknown fields are tolerated.
+// Anthropic's Messages. Pure; any thread. Errors are kInvalidArgument naming the field; unknown fields are
+// tolerated.
 namespace rumbo {
 
 // `counting`: for count_tokens, where max_tokens is not required.

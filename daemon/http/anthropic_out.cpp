@@ -19,7 +19,9 @@ const char* StopReason(std::string_view reason) {
 class AnthropicBase : public AnswerEncoder {
  public:
   explicit AnthropicBase(AnthropicAnswerOptions options) : options_(std::move(options)) {}
-  void Placed(const Placement& placement) override { id_ = "msg_" + std::string(IdSuffix(placement.request_id)); }
+  void Placed(const Placement& placement) override {
+    id_ = "msg_" + std::string(IdSuffix(placement.request_id));
+  }
   HttpReply ErrorReply(const absl::Status& status) override {
     return rumbo::ErrorReply(Dialect::kAnthropic, status);
   }
@@ -120,14 +122,25 @@ class AnthropicStream final : public AnthropicBase {
     block_ = block;
     Event(out, "content_block_start").Key("index").Uint(index_).Key("content_block").Raw(placeholder);
     End(out);
-    delta_head_ = R"(event: content_block_delta)" "\n" R"(data: {"type":"content_block_delta","index":)" +
+    delta_head_ = R"(event: content_block_delta)"
+                  "\n"
+                  R"(data: {"type":"content_block_delta","index":)" +
                   std::to_string(index_) + R"(,"delta":)";
   }
 
   void OpenTool(std::string& out, const ToolCallDelta& delta) {
     std::string placeholder;
-    JsonWriter(placeholder).Open('{').Key("type").String("tool_use").Key("id").String(delta.id)
-        .Key("name").String(delta.name).Key("input").Raw("{}").Close('}');
+    JsonWriter(placeholder)
+        .Open('{')
+        .Key("type")
+        .String("tool_use")
+        .Key("id")
+        .String(delta.id)
+        .Key("name")
+        .String(delta.name)
+        .Key("input")
+        .Raw("{}")
+        .Close('}');
     Open(out, Block::kTool, placeholder);
     tool_ = delta.index;
   }

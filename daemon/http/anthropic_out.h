@@ -9,8 +9,8 @@ namespace rumbo {
 
 struct AnthropicAnswerOptions {
   bool stream = false;
-  // Cached tokens are told apart from input tokens only where the client marked what to cache, as the real service
-  // does; otherwise input_tokens is the whole prompt.
+  // Cached tokens are told apart from input tokens only where the client marked what to cache, as the real
+  // service does; otherwise input_tokens is the whole prompt.
   bool reports_cache = false;
   std::string model;
 };

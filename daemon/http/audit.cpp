@@ -23,9 +23,22 @@ absl::Status AuditLog::Open() {
 void AuditLog::Write(const AuditEntry& entry) {
   std::string line;
   JsonWriter(line)
-      .Open('{').Key("time").String(Rfc3339Now()).Key("who").String(entry.principal).Key("uid").Uint(entry.uid)
-      .Key("method").String(entry.method).Key("route").String(entry.route)
-      .Key("argument").String(EscapeForLog(entry.argument, 200)).Key("status").Int(entry.status).Close('}');
+      .Open('{')
+      .Key("time")
+      .String(Rfc3339Now())
+      .Key("who")
+      .String(entry.principal)
+      .Key("uid")
+      .Uint(entry.uid)
+      .Key("method")
+      .String(entry.method)
+      .Key("route")
+      .String(entry.route)
+      .Key("argument")
+      .String(EscapeForLog(entry.argument, 200))
+      .Key("status")
+      .Int(entry.status)
+      .Close('}');
   spdlog::info("audit {}", line);
   if (!fd_.valid()) return;
   line += '\n';

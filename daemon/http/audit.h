@@ -18,8 +18,8 @@ struct AuditEntry {
   int status = 0;
 };
 
-// Who changed what, allowed or not: one JSON line each, appended to a file of mode 0600. Never what models were asked.
-// Threading: one thread.
+// Who changed what, allowed or not: one JSON line each, appended to a file of mode 0600. Never what models
+// were asked. Threading: one thread.
 class AuditLog {
  public:
   explicit AuditLog(std::string path) : path_(std::move(path)) {}

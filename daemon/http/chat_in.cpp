@@ -115,7 +115,8 @@ void ReadToolChoice(Fields& fields, ChatInput& chat) {
   Fields inner(*object, fields.Path("tool_choice"), fields.status());
   std::string name(inner.String("name").value_or(""));  // the Responses form
   if (const json::object* function = inner.Object("function")) {
-    name = std::string(Fields(*function, inner.Path("function"), fields.status()).String("name").value_or(""));
+    name =
+        std::string(Fields(*function, inner.Path("function"), fields.status()).String("name").value_or(""));
   }
   ForceTool(fields, "tool_choice", name, chat);
 }
@@ -178,7 +179,8 @@ bool ReadDataUrl(Fields& fields, const std::string& path, std::string_view url, 
 }
 
 void ForceTool(Fields& fields, std::string_view key, std::string_view name, ChatInput& out) {
-  const auto it = std::find_if(out.tools.begin(), out.tools.end(), [&](const Tool& t) { return t.name == name; });
+  const auto it =
+      std::find_if(out.tools.begin(), out.tools.end(), [&](const Tool& t) { return t.name == name; });
   if (name.empty() || it == out.tools.end()) return fields.Fail(key, "names no tool of this request");
   Tool kept = std::move(*it);
   out.tools.clear();

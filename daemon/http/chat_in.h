@@ -17,12 +17,12 @@ void ReadToolChoice(Fields& fields, ChatInput& chat);
 // "none" turns thinking off; other efforts turn it on and go to the template.
 void ReadEffort(Fields& fields, std::string_view key, ChatInput& chat);
 
-// [{"type":"function","function":{name, description, parameters}}], as OpenAI and Ollama have it. Parameters are
-// kept byte for byte: prompts, and so cached prefixes, must not change with our taste in JSON.
+// [{"type":"function","function":{name, description, parameters}}], as OpenAI and Ollama have it. Parameters
+// are kept byte for byte: prompts, and so cached prefixes, must not change with our taste in JSON.
 void ReadFunctionTools(Fields& fields, const RawJson& raw, ChatInput& out);
 
-// A picture or sound given inline: "data:image/png;base64,...", or plain base64 with its type known. False with the
-// field's error where it is anything else; addresses are never fetched.
+// A picture or sound given inline: "data:image/png;base64,...", or plain base64 with its type known. False
+// with the field's error where it is anything else; addresses are never fetched.
 bool ReadDataUrl(Fields& fields, const std::string& path, std::string_view url, ContentPart& out);
 bool ReadBase64(Fields& fields, const std::string& path, std::string_view text, ContentPart& out);
 

@@ -1,12 +1,12 @@
 #include "daemon/http/connection.h"
 
+#include <spdlog/spdlog.h>
+
 #include <array>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <spdlog/spdlog.h>
-
 #include <ctime>
 
 #include "base/status.h"
@@ -25,25 +25,44 @@ std::string_view View(boost::beast::string_view text) { return {text.data(), tex
 
 const char* StatusWord(int status) {
   switch (status) {
-    case 100: return "Continue";
-    case 200: return "OK";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 409: return "Conflict";
-    case 413: return "Content Too Large";
-    case 415: return "Unsupported Media Type";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 499: return "Client Closed Request";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    default: return "Unknown";
+    case 100:
+      return "Continue";
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 409:
+      return "Conflict";
+    case 413:
+      return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 499:
+      return "Client Closed Request";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    default:
+      return "Unknown";
   }
 }
 
@@ -51,23 +70,25 @@ class ConnectionExchange final : public Exchange {
  public:
   ConnectionExchange(std::shared_ptr<IoLoop> loop, std::weak_ptr<Connection> connection, uint64_t sequence,
                      HttpRequest request)
-      : loop_(std::move(loop)), connection_(std::move(connection)), sequence_(sequence),
+      : loop_(std::move(loop)),
+        connection_(std::move(connection)),
+        sequence_(sequence),
         request_(std::move(request)) {}
 
   ~ConnectionExchange() override {
     if (answered_) return;
-    Reply(ErrorReply(request_.route->dialect,
-                     Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the request was not answered",
-                           "Try again.")));
+    Reply(ErrorReply(request_.route->dialect, Error(absl::StatusCode::kUnavailable, Reason::kDraining,
+                                                    "the request was not answered", "Try again.")));
   }
 
   HttpRequest& request() override { return request_; }
 
   void Reply(HttpReply reply) override {
     if (answered_.exchange(true)) return;
-    asio::dispatch(loop_->io, [connection = connection_, sequence = sequence_, reply = std::move(reply)]() mutable {
-      if (const auto c = connection.lock()) c->SendReply(sequence, std::move(reply));
-    });
+    asio::dispatch(loop_->io,
+                   [connection = connection_, sequence = sequence_, reply = std::move(reply)]() mutable {
+                     if (const auto c = connection.lock()) c->SendReply(sequence, std::move(reply));
+                   });
   }
 
   void Run(InferenceRequest request, std::unique_ptr<AnswerEncoder> encoder) override {
@@ -124,7 +145,8 @@ void Connection::Start() {
   socket_.non_blocking(true, error);
   socket_.set_option(asio::ip::tcp::no_delay(true), error);
   socklen_t length = sizeof peer_;
-  const bool named = ::getpeername(socket_.native_handle(), reinterpret_cast<sockaddr*>(&peer_), &length) == 0;
+  const bool named =
+      ::getpeername(socket_.native_handle(), reinterpret_cast<sockaddr*>(&peer_), &length) == 0;
   length = sizeof ours_;
   ::getsockname(socket_.native_handle(), reinterpret_cast<sockaddr*>(&ours_), &length);
   if (!named) return Close();
@@ -156,8 +178,8 @@ void Connection::OnReadable() {
   WatchRead();
 }
 
-// The client ended its sending. That alone is no reason to stop (curl and netcat may do so); a client that closed
-// its socket is.
+// The client ended its sending. That alone is no reason to stop (curl and netcat may do so); a client that
+// closed its socket is.
 void Connection::OnPeerEof() {
   if (!busy_ || lingering_) return Close();
   const auto peer = context_.peers.Find(peer_, ours_);
@@ -206,8 +228,9 @@ bool Connection::FeedSome(std::string_view& input) {
     return false;
   }
   if (error == http::error::body_limit) {
-    RefuseAndClose(413, Reason::kRequestTooLarge,
-                   "the request body is longer than " + std::to_string(context_.options.max_body_bytes) + " bytes");
+    RefuseAndClose(
+        413, Reason::kRequestTooLarge,
+        "the request body is longer than " + std::to_string(context_.options.max_body_bytes) + " bytes");
     return false;
   }
   if (error) {
@@ -245,7 +268,8 @@ bool Connection::OnHead() {
     return false;
   };
   if (request_.headers.size() > context_.options.max_headers) return refuse(431, "too many headers");
-  if (message.version() != 10 && message.version() != 11) return refuse(400, "this HTTP version is not served");
+  if (message.version() != 10 && message.version() != 11)
+    return refuse(400, "this HTTP version is not served");
   const std::string_view coding = request_.Header("transfer-encoding");
   if (request_.CountHeader("transfer-encoding") > 1 || (!coding.empty() && coding != "chunked") ||
       (!coding.empty() && (http10_ || request_.CountHeader("content-length") > 0)) ||
@@ -304,8 +328,8 @@ void Connection::Dispatch() {
   deadline_ = std::chrono::steady_clock::time_point::max();
   const Route* route = request_.route;
   const bool big = route->json_body && request_.body.size() > kBigBody;
-  auto exchange = std::make_shared<ConnectionExchange>(context_.loop, weak_from_this(), ++sequence_,
-                                                       std::move(request_));
+  auto exchange =
+      std::make_shared<ConnectionExchange>(context_.loop, weak_from_this(), ++sequence_, std::move(request_));
   if (!big) return route->handler(context_.loop->api, std::move(exchange));
   if (!context_.big_bodies) context_.big_bodies = NewThreadExecutor("rumbo-http-body");
   context_.big_bodies->Post([route, loop = context_.loop, exchange = std::move(exchange)]() mutable {
@@ -340,10 +364,11 @@ void Connection::ReplyNow(HttpReply reply) {
   Write();
 }
 
-void Connection::StartStream(uint64_t sequence, InferenceRequest request, std::unique_ptr<AnswerEncoder> encoder) {
+void Connection::StartStream(uint64_t sequence, InferenceRequest request,
+                             std::unique_ptr<AnswerEncoder> encoder) {
   if (closed_ || !busy_ || sequence != sequence_) return;
-  stream_ = std::make_shared<OutStream>(std::shared_ptr<Mailbox>(context_.loop, &context_.loop->mailbox), std::move(encoder),
-                                        context_.options.output_buffer_bytes / 2);
+  stream_ = std::make_shared<OutStream>(std::shared_ptr<Mailbox>(context_.loop, &context_.loop->mailbox),
+                                        std::move(encoder), context_.options.output_buffer_bytes / 2);
   stream_->owner = this;
   stream_->call = context_.loop->api.core->Generate(std::move(request), stream_);
 }
@@ -355,7 +380,8 @@ void Connection::AppendHead(const HttpReply& reply, std::optional<size_t> length
   prefix_ += StatusWord(reply.status);
   prefix_ += "\r\ndate: ";
   prefix_ += context_.Date();
-  prefix_ += "\r\nserver: rumbo\r\nx-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n";
+  prefix_ +=
+      "\r\nserver: rumbo\r\nx-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n";
   const auto add = [&](std::string_view name, std::string_view value) {
     prefix_ += name;
     prefix_ += ": ";

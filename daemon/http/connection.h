@@ -21,8 +21,8 @@ using HttpSocket = asio::basic_stream_socket<asio::ip::tcp, asio::io_context::ex
 
 class Connection;
 
-// The io thread's own things. Exchanges and streams that outlive the server keep it, so that a late answer finds
-// a queue that nobody runs rather than nothing.
+// The io thread's own things. Exchanges and streams that outlive the server keep it, so that a late answer
+// finds a queue that nobody runs rather than nothing.
 struct IoLoop {
   asio::io_context io{1};
   HttpMetrics metrics;
@@ -54,9 +54,9 @@ struct ConnectionContext {
   std::string date_;
 };
 
-// One client connection: reads requests with every limit enforced while reading, hands each to its route, sends the
-// one answer, in order. While an answer is under way it goes on reading, so that a client that leaves is noticed
-// at once; what a pipelining client has sent meanwhile waits (64 KiB at most).
+// One client connection: reads requests with every limit enforced while reading, hands each to its route,
+// sends the one answer, in order. While an answer is under way it goes on reading, so that a client that
+// leaves is noticed at once; what a pipelining client has sent meanwhile waits (64 KiB at most).
 //
 // Threading: io thread. Ownership: by ConnectionContext::open until Close().
 class Connection final : public OutStream::Owner, public std::enable_shared_from_this<Connection> {
@@ -65,8 +65,8 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   ~Connection() override;
 
   void Start();
-  void Close();               // at once; cancels what runs
-  void CloseWhenIdle();       // after the answer under way
+  void Close();          // at once; cancels what runs
+  void CloseWhenIdle();  // after the answer under way
   void OnTick(std::chrono::steady_clock::time_point now);
   bool half_closed() const { return half_closed_; }
 
@@ -105,8 +105,8 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   sockaddr_in ours_ = {};
   ClientIdentity client_;
   std::unique_ptr<Parser> parser_;
-  HttpRequest request_;         // being read
-  std::string unread_;          // bytes received and not yet parsed
+  HttpRequest request_;  // being read
+  std::string unread_;   // bytes received and not yet parsed
   std::shared_ptr<OutStream> stream_;
   uint64_t sequence_ = 0;
   // Of the request being answered.
@@ -115,7 +115,7 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   std::string argument_;
   int status_ = 0;
   std::chrono::steady_clock::time_point begun_;
-  bool limited_ = false;        // counts with the limiter
+  bool limited_ = false;  // counts with the limiter
   std::chrono::steady_clock::time_point deadline_;
 
   std::string prefix_, data_, suffix_;  // being written
@@ -124,15 +124,15 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   bool watching_ = false;
   bool feeding_ = false;
   bool head_checked_ = false;
-  bool busy_ = false;           // a request is being answered
-  bool head_only_ = false;      // HEAD
+  bool busy_ = false;       // a request is being answered
+  bool head_only_ = false;  // HEAD
   bool http10_ = false;
   bool keep_alive_ = true;
   bool chunked_ = false;
   bool writing_ = false;
-  bool answer_ends_ = false;    // what is being written is the last of the answer
-  bool resume_ = false;         // the engine waits for the write to end
-  bool again_ = false;          // more came while writing
+  bool answer_ends_ = false;  // what is being written is the last of the answer
+  bool resume_ = false;       // the engine waits for the write to end
+  bool again_ = false;        // more came while writing
   bool half_closed_ = false;
   bool lingering_ = false;
   bool closed_ = false;

@@ -56,7 +56,8 @@ std::string Shown(const GenerateRequest& r) {
   const ChatInput& chat = r.input.chat;
   for (const auto& m : chat.messages) {
     add("message", m.role + "/" + m.tool_call_id + "/" + m.name + "/" + m.reasoning);
-    for (const auto& p : m.content) add("part", std::to_string(static_cast<int>(p.kind)) + p.text + p.data + p.mime_type);
+    for (const auto& p : m.content)
+      add("part", std::to_string(static_cast<int>(p.kind)) + p.text + p.data + p.mime_type);
     for (const auto& c : m.tool_calls) add("call", c.id + "/" + c.name + "/" + c.arguments_json);
   }
   for (const auto& t : chat.tools) add("tool", t.name + "/" + t.description + "/" + t.parameters_json_schema);
@@ -70,7 +71,8 @@ std::string Shown(const GenerateRequest& r) {
 
 std::string Field(const absl::Status& status) { return FieldOf(status); }
 
-constexpr char kSchema[] = R"({ "type":"object",  "properties":{"zeta":{"type":"number","minimum":1.0},"alpha":{}}})";
+constexpr char kSchema[] =
+    R"({ "type":"object",  "properties":{"zeta":{"type":"number","minimum":1.0},"alpha":{}}})";
 
 TEST(DialectsTest, OneRequestIsTheSameInEveryDialect) {
   const std::string schema = kSchema;
@@ -78,32 +80,41 @@ TEST(DialectsTest, OneRequestIsTheSameInEveryDialect) {
       R"({"model":"m","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"add 1 é 𠮷"},
          {"role":"assistant","content":"ok","tool_calls":[{"id":"","type":"function","function":
            {"name":"add","arguments":"{\"b\": 1.0, \"a\":2}"}}]}],
-         "tools":[{"type":"function","function":{"name":"add","description":"adds","parameters":)" + schema +
+         "tools":[{"type":"function","function":{"name":"add","description":"adds","parameters":)" +
+      schema +
       R"(}}],"max_completion_tokens":9,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.05,"seed":7,
          "presence_penalty":0.25,"stop":["END","\n"],"reasoning_effort":"low",
-         "response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":)" + schema + "}}}");
+         "response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":)" +
+      schema + "}}}");
   const auto ollama = DecodeOllamaChat(
       R"({"model":"m:latest","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"add 1 é 𠮷"},
          {"role":"assistant","content":"ok","tool_calls":[{"function":{"name":"add","arguments":{"b": 1.0, "a":2}}}]}],
-         "tools":[{"type":"function","function":{"name":"add","description":"adds","parameters":)" + schema +
+         "tools":[{"type":"function","function":{"name":"add","description":"adds","parameters":)" +
+      schema +
       R"(}}],"options":{"num_predict":9,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.05,"seed":7,
-         "presence_penalty":0.25,"stop":["END","\n"]},"think":"low","format":)" + schema + "}");
+         "presence_penalty":0.25,"stop":["END","\n"]},"think":"low","format":)" +
+      schema + "}");
   const auto anthropic = DecodeMessages(
       R"({"model":"m","system":[{"type":"text","text":"be brief"}],"messages":[{"role":"user","content":"add 1 é 𠮷"},
          {"role":"assistant","content":[{"type":"text","text":"ok"},{"type":"tool_use","id":"","name":"add",
            "input":{"b": 1.0, "a":2}}]}],
-         "tools":[{"name":"add","description":"adds","input_schema":)" + schema +
-      R"(}],"max_tokens":9,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.05,"seed":7,
+         "tools":[{"name":"add","description":"adds","input_schema":)" +
+          schema +
+          R"(}],"max_tokens":9,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.05,"seed":7,
          "presence_penalty":0.25,"stop_sequences":["END","\n"],"thinking":{"type":"adaptive"},
-         "output_config":{"effort":"low","format":{"type":"json_schema","schema":)" + schema + "}}}", false);
+         "output_config":{"effort":"low","format":{"type":"json_schema","schema":)" +
+          schema + "}}}",
+      false);
   const auto responses = DecodeResponses(
       R"({"model":"m","instructions":"be brief","input":[{"role":"user","content":[{"type":"input_text","text":"add 1 é 𠮷"}]},
          {"type":"message","role":"assistant","content":[{"type":"output_text","text":"ok"}]},
          {"type":"function_call","call_id":"","name":"add","arguments":"{\"b\": 1.0, \"a\":2}"}],
-         "tools":[{"type":"function","name":"add","description":"adds","parameters":)" + schema +
+         "tools":[{"type":"function","name":"add","description":"adds","parameters":)" +
+      schema +
       R"(}],"max_output_tokens":9,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.05,"seed":7,
          "presence_penalty":0.25,"stop":["END","\n"],"reasoning":{"effort":"low"},
-         "text":{"format":{"type":"json_schema","name":"x","schema":)" + schema + "}}}");
+         "text":{"format":{"type":"json_schema","name":"x","schema":)" +
+      schema + "}}}");
   ASSERT_TRUE(openai.ok()) << MessageOf(openai.status());
   ASSERT_TRUE(ollama.ok()) << MessageOf(ollama.status());
   ASSERT_TRUE(anthropic.ok()) << MessageOf(anthropic.status());
@@ -125,7 +136,8 @@ TEST(DialectsTest, ToolResultsAreTheSameInOpenAiAndAnthropic) {
       R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[
          {"type":"tool_result","tool_use_id":"c1","content":"3"},
          {"type":"tool_result","tool_use_id":"c2","content":[{"type":"text","text":"4"}]},
-         {"type":"text","text":"go on"}]}]})", false);
+         {"type":"text","text":"go on"}]}]})",
+      false);
   ASSERT_TRUE(openai.ok() && anthropic.ok());
   EXPECT_EQ(Shown(openai->generate), Shown(anthropic->generate));
 }
@@ -140,22 +152,36 @@ TEST(DialectsTest, PromptIsTheSameInOpenAiAndOllamaRaw) {
   EXPECT_FALSE(openai->stream);
 }
 
-// Each sampling parameter at and beyond its ends: what the decoder refuses is what the engines' own check refuses.
+// Each sampling parameter at and beyond its ends: what the decoder refuses is what the engines' own check
+// refuses.
 TEST(DialectsTest, RangesAreThoseOfTheEngines) {
   struct Case {
     const char* field;
     double low, high, step;
   };
-  for (const Case& c : {Case{"temperature", 0, 100, 0.1}, {"top_p", 0, 1, 0.1}, {"min_p", 0, 1, 0.1},
-                        {"typical_p", 0, 1, 0.1}, {"presence_penalty", -100, 100, 0.1},
-                        {"frequency_penalty", -100, 100, 0.1}, {"dry_multiplier", 0, 100, 0.1}, {"dry_base", 1, 100, 0.1},
-                        {"xtc_probability", 0, 1, 0.1}, {"xtc_threshold", 0, 1, 0.1}, {"mirostat_tau", 0, 100, 0.1},
-                        {"mirostat_eta", 0, 1, 0.1}, {"top_k", 0, 2147483647, 1}, {"max_tokens", 1, 2147483647, 1},
-                        {"repeat_last_n", 0, 2147483647, 1}, {"mirostat", 0, 2, 1}, {"logprobs", 0, 20, 1},
-                        {"dry_allowed_length", 0, 2147483647, 1}, {"repeat_penalty", 0.01, 100, 0.1}}) {
+  for (const Case& c : {Case{"temperature", 0, 100, 0.1},
+                        {"top_p", 0, 1, 0.1},
+                        {"min_p", 0, 1, 0.1},
+                        {"typical_p", 0, 1, 0.1},
+                        {"presence_penalty", -100, 100, 0.1},
+                        {"frequency_penalty", -100, 100, 0.1},
+                        {"dry_multiplier", 0, 100, 0.1},
+                        {"dry_base", 1, 100, 0.1},
+                        {"xtc_probability", 0, 1, 0.1},
+                        {"xtc_threshold", 0, 1, 0.1},
+                        {"mirostat_tau", 0, 100, 0.1},
+                        {"mirostat_eta", 0, 1, 0.1},
+                        {"top_k", 0, 2147483647, 1},
+                        {"max_tokens", 1, 2147483647, 1},
+                        {"repeat_last_n", 0, 2147483647, 1},
+                        {"mirostat", 0, 2, 1},
+                        {"logprobs", 0, 20, 1},
+                        {"dry_allowed_length", 0, 2147483647, 1},
+                        {"repeat_penalty", 0.01, 100, 0.1}}) {
     const auto with = [&](double value) {
       std::string body = R"({"model":"m","prompt":"x",")" + std::string(c.field) + "\":";
-      c.step == 1 ? json_out::AppendInt(body, static_cast<int64_t>(value)) : json_out::AppendDouble(body, value);
+      c.step == 1 ? json_out::AppendInt(body, static_cast<int64_t>(value))
+                  : json_out::AppendDouble(body, value);
       return DecodeCompletion(body + "}");
     };
     for (const double inside : {c.low, c.high}) {
@@ -168,7 +194,8 @@ TEST(DialectsTest, RangesAreThoseOfTheEngines) {
       EXPECT_EQ(Field(decoded.status()), c.field) << outside;
     }
     for (const char* bad : {"\"1\"", "true", "[]", "1e999", "{}"}) {
-      const auto decoded = DecodeCompletion(R"({"model":"m","prompt":"x",")" + std::string(c.field) + "\":" + bad + "}");
+      const auto decoded =
+          DecodeCompletion(R"({"model":"m","prompt":"x",")" + std::string(c.field) + "\":" + bad + "}");
       EXPECT_EQ(Field(decoded.status()), c.field) << bad;
     }
     EXPECT_TRUE(DecodeCompletion(R"({"model":"m","prompt":"x",")" + std::string(c.field) + "\":null}").ok());
@@ -201,36 +228,47 @@ TEST(DialectsTest, RefusalsNameTheField) {
   EXPECT_EQ(chat("[]"), "messages");
   EXPECT_EQ(chat(R"([{"role":"robot","content":"x"}])"), "messages[0].role");
   EXPECT_EQ(chat(R"([{"role":"user"}])"), "messages[0].content");
-  EXPECT_EQ(chat(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://evil/x.png"}}]}])"),
-            "messages[0].content[0].image_url");
-  EXPECT_EQ(chat(R"([{"role":"user","content":"x"}])", R"(,"tool_choice":{"type":"function","function":{"name":"f"}})"),
+  EXPECT_EQ(
+      chat(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://evil/x.png"}}]}])"),
+      "messages[0].content[0].image_url");
+  EXPECT_EQ(chat(R"([{"role":"user","content":"x"}])",
+                 R"(,"tool_choice":{"type":"function","function":{"name":"f"}})"),
             "tool_choice");
   EXPECT_EQ(chat(R"([{"role":"user","content":"x"}])", R"(,"top_logprobs":2)"), "top_logprobs");
-  EXPECT_EQ(Field(DecodeMessages(R"({"model":"m","messages":[{"role":"user","content":"x"}]})", false).status()),
-            "max_tokens");
+  EXPECT_EQ(
+      Field(DecodeMessages(R"({"model":"m","messages":[{"role":"user","content":"x"}]})", false).status()),
+      "max_tokens");
   EXPECT_TRUE(DecodeMessages(R"({"model":"m","messages":[{"role":"user","content":"x"}]})", true).ok());
-  EXPECT_EQ(Field(DecodeOllamaGenerate(R"({"model":"m","prompt":"x","template":"{{ evil }}"})").status()), "template");
-  EXPECT_EQ(Field(DecodeOllamaGenerate(R"({"model":"m","prompt":"x","keep_alive":"soon"})").status()), "keep_alive");
+  EXPECT_EQ(Field(DecodeOllamaGenerate(R"({"model":"m","prompt":"x","template":"{{ evil }}"})").status()),
+            "template");
+  EXPECT_EQ(Field(DecodeOllamaGenerate(R"({"model":"m","prompt":"x","keep_alive":"soon"})").status()),
+            "keep_alive");
   EXPECT_EQ(Field(DecodeResponses(R"({"model":"m","input":"x","previous_response_id":"r"})").status()),
             "previous_response_id");
   EXPECT_EQ(Field(DecodeEmbeddings(R"({"model":"m","input":[[1,2]]})").status()), "input[0]");
 }
 
 TEST(DialectsTest, UnknownFieldsAreTolerated) {
-  EXPECT_TRUE(DecodeChatCompletion(R"({"model":"m","messages":[{"role":"user","content":"x","zzz":1}],"store":true,
-                                       "metadata":{},"user":"u","service_tier":"auto","zzz":[{}]})").ok());
+  EXPECT_TRUE(
+      DecodeChatCompletion(R"({"model":"m","messages":[{"role":"user","content":"x","zzz":1}],"store":true,
+                                       "metadata":{},"user":"u","service_tier":"auto","zzz":[{}]})")
+          .ok());
   EXPECT_TRUE(DecodeMessages(R"({"model":"m","max_tokens":1,"metadata":{"user_id":"u"},"zzz":1,
       "messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"}]},
-                  {"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}]})", false).ok());
+                  {"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}]})",
+                             false)
+                  .ok());
   EXPECT_TRUE(DecodeOllamaChat(R"({"model":"m","messages":[{"role":"user","content":"x"}],"tools":[],
-                                   "options":{"num_gpu":1,"zzz":2}})").ok());
+                                   "options":{"num_gpu":1,"zzz":2}})")
+                  .ok());
 }
 
 TEST(DialectsTest, ImagesComeInline) {
   const auto openai = DecodeChatCompletion(
       R"({"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw=="}}]}]})");
   const auto anthropic = DecodeMessages(
-      R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw=="}}]}]})", false);
+      R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw=="}}]}]})",
+      false);
   const auto ollama = DecodeOllamaChat(R"({"model":"m","messages":[{"role":"user","images":["iVBORw=="]}]})");
   ASSERT_TRUE(openai.ok() && anthropic.ok() && ollama.ok());
   for (const auto* r : {&openai->generate, &anthropic->generate, &ollama->request.generate}) {
@@ -268,7 +306,8 @@ TEST(JsonOutTest, EscapesWhatJsonMust) {
 }
 
 TEST(RawJsonTest, CutsBytesAsTheyAre) {
-  const RawJson raw(R"( {"a" : [ {"x":1.0 , "y":"}]"}, 2 ,"s\"" ] , "b":{ "k\u0065y":  -1e5 } , "a2":null} )");
+  const RawJson raw(
+      R"( {"a" : [ {"x":1.0 , "y":"}]"}, 2 ,"s\"" ] , "b":{ "k\u0065y":  -1e5 } , "a2":null} )");
   const auto elements = raw.Member("a").Elements();
   ASSERT_EQ(elements.size(), 3u);
   EXPECT_EQ(elements[0].text(), R"({"x":1.0 , "y":"}]"})");
@@ -283,7 +322,8 @@ TEST(RawJsonTest, CutsBytesAsTheyAre) {
 TEST(Base64Test, RoundTripsAndRefuses) {
   for (const char* text : {"", "a", "ab", "abc", "abcd"}) EXPECT_EQ(Base64Decode(Base64Encode(text)), text);
   EXPECT_EQ(Base64Encode("abcd"), "YWJjZA==");
-  for (const char* bad : {"a", "a===", "a b=", "YW=J", "ä"}) EXPECT_FALSE(Base64Decode(bad).has_value()) << bad;
+  for (const char* bad : {"a", "a===", "a b=", "YW=J", "ä"})
+    EXPECT_FALSE(Base64Decode(bad).has_value()) << bad;
 }
 
 // ---- Answers ----
@@ -342,7 +382,8 @@ std::string Play(AnswerEncoder& encoder) {
 }
 
 TEST(AnthropicAnswerTest, EveryBlockHasPlaceholderStartAndStop) {
-  const auto events = Events(Play(*NewAnthropicEncoder({.stream = true, .reports_cache = false, .model = "m"})));
+  const auto events =
+      Events(Play(*NewAnthropicEncoder({.stream = true, .reports_cache = false, .model = "m"})));
   ASSERT_EQ(events.front().type, "message_start");
   EXPECT_EQ(events.front().data.at("message").at("usage").at("input_tokens"), 12);
   int open = -1, next = 0;
@@ -360,7 +401,8 @@ TEST(AnthropicAnswerTest, EveryBlockHasPlaceholderStartAndStop) {
       EXPECT_TRUE(kinds.back() != "text" || block.at("text") == "");
     } else if (event.type == "content_block_delta") {
       EXPECT_EQ(event.data.at("index"), open);
-      if (const auto* part = event.data.at("delta").as_object().if_contains("partial_json"); part && open == 2) {
+      if (const auto* part = event.data.at("delta").as_object().if_contains("partial_json");
+          part && open == 2) {
         arguments += std::string(part->as_string());
       }
     } else if (event.type == "content_block_stop") {
@@ -378,14 +420,16 @@ TEST(AnthropicAnswerTest, EveryBlockHasPlaceholderStartAndStop) {
 }
 
 TEST(AnthropicAnswerTest, CachedTokensAreApartOnlyWhereTheClientCaches) {
-  const auto events = Events(Play(*NewAnthropicEncoder({.stream = true, .reports_cache = true, .model = "m"})));
+  const auto events =
+      Events(Play(*NewAnthropicEncoder({.stream = true, .reports_cache = true, .model = "m"})));
   const auto& usage = events.front().data.at("message").at("usage");
   EXPECT_EQ(usage.at("input_tokens"), 8);
   EXPECT_EQ(usage.at("cache_read_input_tokens"), 4);
 }
 
 TEST(AnthropicAnswerTest, WholeHasTheSameBlocks) {
-  const auto body = boost::json::parse(Play(*NewAnthropicEncoder({.stream = false, .reports_cache = false, .model = "m"})));
+  const auto body =
+      boost::json::parse(Play(*NewAnthropicEncoder({.stream = false, .reports_cache = false, .model = "m"})));
   ASSERT_EQ(body.at("content").as_array().size(), 4u);
   EXPECT_EQ(body.at("content").at(1).at("text"), "so \"é𠮷\n");
   EXPECT_EQ(body.at("content").at(2).at("input").at("a"), 1);
@@ -447,7 +491,8 @@ TEST(OpenAiAnswerTest, LogprobsKeepRawBytes) {
       out.clear();
       ChunkEvent chunk;
       chunk.text = "é";
-      chunk.logprobs = {{5, "\xc3", -0.5f, {{5, "\xc3", -0.5f}, {6, "x", -INFINITY}}}, {7, "\xa9", -0.25f, {}}};
+      chunk.logprobs = {{5, "\xc3", -0.5f, {{5, "\xc3", -0.5f}, {6, "x", -INFINITY}}},
+                        {7, "\xa9", -0.25f, {}}};
       encoder->Chunk(chunk, out);
       if (!stream) encoder->Finished({}, out);
       const auto body = stream ? Events(out)[0].data : boost::json::parse(out);
@@ -480,12 +525,13 @@ TEST(ResponsesAnswerTest, EventsAreNumberedAndItemsEnd) {
 }
 
 TEST(ErrorsTest, EachDialectHasItsShape) {
-  const auto status = RetryableError(absl::StatusCode::kResourceExhausted, Reason::kQueueFull, "busy\n\x1b[31m", "Wait",
-                                     std::chrono::milliseconds(10));
+  const auto status = RetryableError(absl::StatusCode::kResourceExhausted, Reason::kQueueFull,
+                                     "busy\n\x1b[31m", "Wait", std::chrono::milliseconds(10));
   const auto openai = ErrorReply(Dialect::kOpenAi, status);
   EXPECT_EQ(openai.status, 429);
   EXPECT_EQ(boost::json::parse(openai.body).at("error").at("code"), "queue_full");
-  EXPECT_EQ(boost::json::parse(ErrorReply(Dialect::kAnthropic, status).body).at("error").at("type"), "rate_limit_error");
+  EXPECT_EQ(boost::json::parse(ErrorReply(Dialect::kAnthropic, status).body).at("error").at("type"),
+            "rate_limit_error");
   EXPECT_TRUE(boost::json::parse(ErrorReply(Dialect::kOllama, status).body).at("error").is_string());
   EXPECT_EQ(openai.body.find('\x1b'), std::string::npos);
   const auto field = ErrorReply(Dialect::kOpenAi, FieldError("temperature", "must be a number"));

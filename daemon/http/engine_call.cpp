@@ -33,24 +33,25 @@ void WithModel(Api& api, ExchangePtr exchange, std::string model, std::optional<
                        });
 }
 
-void WithDefaultModel(Api& api, ExchangePtr exchange, std::string model, std::function<void(std::string)> use) {
+void WithDefaultModel(Api& api, ExchangePtr exchange, std::string model,
+                      std::function<void(std::string)> use) {
   if (!model.empty()) return use(std::move(model));
   const auto ambiguous = [exchange] { ReplyError(exchange, FieldError("model", "must name a model")); };
-  api.core->ListInstances([&api, exchange, ambiguous, use = std::move(use)](
-                              absl::StatusOr<std::vector<InstanceInfo>> instances) {
-    std::set<std::string> names;
-    if (instances.ok()) {
-      for (const auto& instance : *instances) {
-        if (instance.state == InstanceState::kReady) names.insert(instance.model);
-      }
-    }
-    if (names.size() == 1) return use(*names.begin());
-    if (names.size() > 1) return ambiguous();
-    api.core->ListModels([ambiguous, use](absl::StatusOr<std::vector<StoredModel>> models) {
-      if (!models.ok() || models->size() != 1) return ambiguous();
-      use(models->front().name);
-    });
-  });
+  api.core->ListInstances(
+      [&api, exchange, ambiguous, use = std::move(use)](absl::StatusOr<std::vector<InstanceInfo>> instances) {
+        std::set<std::string> names;
+        if (instances.ok()) {
+          for (const auto& instance : *instances) {
+            if (instance.state == InstanceState::kReady) names.insert(instance.model);
+          }
+        }
+        if (names.size() == 1) return use(*names.begin());
+        if (names.size() > 1) return ambiguous();
+        api.core->ListModels([ambiguous, use](absl::StatusOr<std::vector<StoredModel>> models) {
+          if (!models.ok() || models->size() != 1) return ambiguous();
+          use(models->front().name);
+        });
+      });
 }
 
 }  // namespace rumbo

@@ -14,32 +14,48 @@ constexpr char kFieldUrl[] = "rumbo/field";
 bool RetryMakesSense(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kAborted: return true;
-    case absl::StatusCode::kResourceExhausted: return ReasonOf(status) != Reason::kRequestTooLarge;
-    default: return RetryAfterOf(status).has_value();
+    case absl::StatusCode::kAborted:
+      return true;
+    case absl::StatusCode::kResourceExhausted:
+      return ReasonOf(status) != Reason::kRequestTooLarge;
+    default:
+      return RetryAfterOf(status).has_value();
   }
 }
 
 const char* OpenAiType(int http_status) {
   switch (http_status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 404: return "not_found_error";
-    case 429: return "rate_limit_error";
-    default: return http_status >= 500 ? "server_error" : "invalid_request_error";
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    default:
+      return http_status >= 500 ? "server_error" : "invalid_request_error";
   }
 }
 
 const char* AnthropicType(int http_status) {
   switch (http_status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 404: return "not_found_error";
-    case 413: return "request_too_large";
-    case 429: return "rate_limit_error";
-    case 503: return "overloaded_error";
-    case 504: return "timeout_error";
-    default: return http_status >= 500 ? "api_error" : "invalid_request_error";
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return http_status >= 500 ? "api_error" : "invalid_request_error";
   }
 }
 
@@ -67,25 +83,36 @@ std::string FieldOf(const absl::Status& status) {
 
 int HttpStatusOf(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOk: return 200;
+    case absl::StatusCode::kOk:
+      return 200;
     case absl::StatusCode::kInvalidArgument:
       return ReasonOf(status) == Reason::kRequestTooLarge ? 413 : 400;
     case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kFailedPrecondition: return 400;
-    case absl::StatusCode::kUnauthenticated: return 401;
-    case absl::StatusCode::kPermissionDenied: return 403;
-    case absl::StatusCode::kNotFound: return 404;
+    case absl::StatusCode::kFailedPrecondition:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
     case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kAborted: return 409;
+    case absl::StatusCode::kAborted:
+      return 409;
     case absl::StatusCode::kResourceExhausted: {
       const Reason reason = ReasonOf(status);
       return reason == Reason::kQueueFull || reason == Reason::kRateLimited ? 429 : 503;
     }
-    case absl::StatusCode::kCancelled: return 499;
-    case absl::StatusCode::kUnimplemented: return 501;
-    case absl::StatusCode::kUnavailable: return 503;
-    case absl::StatusCode::kDeadlineExceeded: return 504;
-    default: return 500;
+    case absl::StatusCode::kCancelled:
+      return 499;
+    case absl::StatusCode::kUnimplemented:
+      return 501;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
   }
 }
 
@@ -125,9 +152,15 @@ HttpReply ErrorReply(Dialect dialect, const absl::Status& status) {
   HttpReply reply;
   reply.status = HttpStatusOf(status);
   switch (dialect) {
-    case Dialect::kOpenAi: AppendOpenAiError(reply.body, status); break;
-    case Dialect::kAnthropic: AppendAnthropicError(reply.body, status); break;
-    case Dialect::kOllama: AppendOllamaError(reply.body, status); break;
+    case Dialect::kOpenAi:
+      AppendOpenAiError(reply.body, status);
+      break;
+    case Dialect::kAnthropic:
+      AppendAnthropicError(reply.body, status);
+      break;
+    case Dialect::kOllama:
+      AppendOllamaError(reply.body, status);
+      break;
   }
   if (const auto after = RetryAfterOf(status)) {
     const int64_t seconds = (after->count() + 999) / 1000;

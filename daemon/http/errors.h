@@ -24,8 +24,8 @@ void AppendOpenAiError(std::string& out, const absl::Status& status);
 void AppendAnthropicError(std::string& out, const absl::Status& status);
 void AppendOllamaError(std::string& out, const absl::Status& status);
 
-// The whole answer: status, body in the dialect's shape, Retry-After where the error says when a retry makes sense,
-// and x-should-retry, which the OpenAI and Anthropic clients obey.
+// The whole answer: status, body in the dialect's shape, Retry-After where the error says when a retry makes
+// sense, and x-should-retry, which the OpenAI and Anthropic clients obey.
 HttpReply ErrorReply(Dialect dialect, const absl::Status& status);
 
 }  // namespace rumbo

@@ -18,9 +18,9 @@ struct Route;
 
 struct HttpRequest {
   std::string method;
-  std::string target;   // as sent
-  std::string path;     // before '?', still percent-encoded
-  std::string query;    // after '?'
+  std::string target;    // as sent
+  std::string path;      // before '?', still percent-encoded
+  std::string query;     // after '?'
   std::string argument;  // decoded last part of a route like /v1/models/{id}
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
@@ -48,11 +48,11 @@ struct HttpReply {
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string subject;  // what was changed, for the audit log
-  bool close = false;  // end the connection after this answer
+  bool close = false;   // end the connection after this answer
 };
 
-// Threading: every method from any thread. Exactly one of Reply and Run ends it; one that is destroyed without an
-// answer gives the client 503. After the client has gone all of them do nothing.
+// Threading: every method from any thread. Exactly one of Reply and Run ends it; one that is destroyed
+// without an answer gives the client 503. After the client has gone all of them do nothing.
 class Exchange {
  public:
   virtual ~Exchange() = default;

@@ -7,8 +7,8 @@
 
 namespace rumbo {
 
-// Tool arguments as a JSON object, for dialects where they are part of the document: the text itself where it is one,
-// else {} (a model may have been cut off in the middle of its arguments).
+// Tool arguments as a JSON object, for dialects where they are part of the document: the text itself where it
+// is one, else {} (a model may have been cut off in the middle of its arguments).
 std::string ObjectOrEmpty(const std::string& arguments_json);
 
 // An answer put together from its chunks, for callers that wait for the whole of it.

@@ -10,14 +10,14 @@
 
 namespace rumbo {
 
-// Keeps web pages out: a page in the user's browser can send requests to loopback, but it cannot choose the Host
-// and Origin headers. Checked before anything else looks at a request. Immutable, thread-safe.
+// Keeps web pages out: a page in the user's browser can send requests to loopback, but it cannot choose the
+// Host and Origin headers. Checked before anything else looks at a request. Immutable, thread-safe.
 class Guard {
  public:
   Guard(const HttpOptions& options, const std::vector<uint16_t>& ports);
 
-  // kPermissionDenied with kHostRefused or kOriginRefused. No cross-origin grant is ever sent, so what passes here
-  // is what native clients send: an exact Host, no Origin or one of ours, no sign of a foreign page.
+  // kPermissionDenied with kHostRefused or kOriginRefused. No cross-origin grant is ever sent, so what passes
+  // here is what native clients send: an exact Host, no Origin or one of ours, no sign of a foreign page.
   absl::Status Check(const HttpRequest& request) const;
 
  private:

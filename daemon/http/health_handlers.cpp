@@ -27,8 +27,8 @@ void HandleMetrics(Api& api, ExchangePtr exchange) {
   const auto http = std::make_shared<HttpMetrics>(*api.metrics);
   api.core->GetStatus([&api, exchange, http](absl::StatusOr<CoreStatus> status) {
     if (!status.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, status.status()));
-    api.core->ListInstances([&api, exchange, http, core = *std::move(status)](
-                                absl::StatusOr<std::vector<InstanceInfo>> instances) {
+    api.core->ListInstances([&api, exchange, http,
+                             core = *std::move(status)](absl::StatusOr<std::vector<InstanceInfo>> instances) {
       if (!instances.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, instances.status()));
       HttpReply reply;
       reply.content_type = "text/plain; version=0.0.4; charset=utf-8";

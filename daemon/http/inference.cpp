@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kMaxTimeoutMs = 86'400'000;
 
-// The client's own name: x-rumbo-app, else the product of User-Agent ("OpenAI/Python 3.1" -> "OpenAI/Python").
+// The client's own name: x-rumbo-app, else the product of User-Agent ("OpenAI/Python 3.1" ->
+// "OpenAI/Python").
 std::string AppName(const HttpRequest& request) {
   std::string_view name = request.Header("x-rumbo-app");
   if (name.empty()) {
@@ -76,8 +77,9 @@ void RunDecoded(ExchangePtr exchange, DecodedRequest decoded, std::unique_ptr<An
     int64_t ms = 0;
     const auto end = std::from_chars(timeout.data(), timeout.data() + timeout.size(), ms);
     if (end.ec != std::errc() || end.ptr != timeout.data() + timeout.size() || ms < 1 || ms > kMaxTimeoutMs) {
-      return exchange->Reply(ErrorReply(
-          http.route->dialect, FieldError("x-rumbo-timeout-ms", "must be a whole number from 1 to 86400000")));
+      return exchange->Reply(
+          ErrorReply(http.route->dialect,
+                     FieldError("x-rumbo-timeout-ms", "must be a whole number from 1 to 86400000")));
     }
     request.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
   }

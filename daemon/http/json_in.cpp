@@ -163,14 +163,15 @@ std::optional<int64_t> AsInt(const json::value& value, int64_t low, int64_t high
 RawJson::RawJson(std::string_view text) : text_(text) {
   const size_t begin = SkipSpace(0);
   text_.remove_prefix(begin);
-  while (!text_.empty() && (text_.back() == ' ' || text_.back() == '\n' || text_.back() == '\r' ||
-                            text_.back() == '\t')) {
+  while (!text_.empty() &&
+         (text_.back() == ' ' || text_.back() == '\n' || text_.back() == '\r' || text_.back() == '\t')) {
     text_.remove_suffix(1);
   }
 }
 
 size_t RawJson::SkipSpace(size_t at) const {
-  while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\n' || text_[at] == '\r' || text_[at] == '\t')) {
+  while (at < text_.size() &&
+         (text_[at] == ' ' || text_[at] == '\n' || text_[at] == '\r' || text_[at] == '\t')) {
     ++at;
   }
   return at;

@@ -13,15 +13,16 @@ namespace rumbo {
 
 namespace json = boost::json;
 
-// The body as a JSON object. kInvalidArgument where it is no JSON (ill-formed UTF-8 and lone surrogates included),
-// nests deeper than `max_depth`, or is no object. The value lives in `storage`.
-absl::StatusOr<json::object> ParseObject(std::string_view body, json::storage_ptr storage, size_t max_depth = 64);
+// The body as a JSON object. kInvalidArgument where it is no JSON (ill-formed UTF-8 and lone surrogates
+// included), nests deeper than `max_depth`, or is no object. The value lives in `storage`.
+absl::StatusOr<json::object> ParseObject(std::string_view body, json::storage_ptr storage,
+                                         size_t max_depth = 64);
 
 inline std::string_view View(const json::string& s) { return {s.data(), s.size()}; }
 inline std::string_view View(json::string_view s) { return {s.data(), s.size()}; }
 
-// Typed, range-checked reading of one object's fields. null counts as absent. The first fault stays in the shared
-// status, with the field's path; reading goes on with absent values, so callers check once at the end.
+// Typed, range-checked reading of one object's fields. null counts as absent. The first fault stays in the
+// shared status, with the field's path; reading goes on with absent values, so callers check once at the end.
 class Fields {
  public:
   Fields(const json::object& object, std::string path, absl::Status& status)
@@ -61,9 +62,10 @@ std::optional<double> AsNumber(const json::value& value);  // finite
 // (schemas, tool parameters) is cut out of the text rather than written anew. Views into the text.
 class RawJson {
  public:
-  explicit RawJson(std::string_view text);       // trims white space
+  explicit RawJson(std::string_view text);  // trims white space
   std::string_view text() const { return text_; }
-  // The last member of that name, as JSON parsers take it; empty text where there is none or this is no object.
+  // The last member of that name, as JSON parsers take it; empty text where there is none or this is no
+  // object.
   RawJson Member(std::string_view key) const;
   // The elements of an array; empty for anything else.
   std::vector<RawJson> Elements() const;

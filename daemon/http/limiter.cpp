@@ -24,7 +24,8 @@ absl::Status RequestLimiter::Begin(const std::string& caller, TimePoint now) {
                           "Wait for one to end.", milliseconds(1000));
   }
   if (per_second_ > 0) {
-    c.budget = std::min(burst, c.budget + per_second_ * std::chrono::duration<double>(now - c.filled).count());
+    c.budget =
+        std::min(burst, c.budget + per_second_ * std::chrono::duration<double>(now - c.filled).count());
     c.filled = now;
     if (c.budget < 1) {
       const auto wait = milliseconds(static_cast<int64_t>((1 - c.budget) / per_second_ * 1000) + 1);
@@ -46,7 +47,9 @@ void RequestLimiter::Forget(TimePoint now) {
   constexpr std::chrono::minutes kMinute{1};
   if (now - forgotten_ < kMinute) return;
   forgotten_ = now;
-  std::erase_if(callers_, [&](const auto& entry) { return entry.second.running == 0 && now - entry.second.filled > kMinute; });
+  std::erase_if(callers_, [&](const auto& entry) {
+    return entry.second.running == 0 && now - entry.second.filled > kMinute;
+  });
 }
 
 }  // namespace rumbo

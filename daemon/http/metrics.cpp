@@ -49,14 +49,17 @@ void AppendInstances(std::string& out, const std::vector<InstanceInfo>& instance
   const auto each = [&](const char* name, const char* type, const char* help, auto value) {
     AppendHead(out, name, type, help);
     for (const auto& i : instances) {
-      AppendSample(out, name, {{"instance", i.id}, {"model", i.model}, {"engine", i.engine}, {"backend", i.backend}},
+      AppendSample(out, name,
+                   {{"instance", i.id}, {"model", i.model}, {"engine", i.engine}, {"backend", i.backend}},
                    static_cast<double>(value(i)));
     }
   };
   each("rumbo_instance_ready", "gauge", "1 where the instance takes requests.",
        [](const InstanceInfo& i) { return i.state == InstanceState::kReady; });
-  each("rumbo_instance_running", "gauge", "Requests being answered.", [](const InstanceInfo& i) { return i.running; });
-  each("rumbo_instance_queued", "gauge", "Requests waiting for a slot.", [](const InstanceInfo& i) { return i.queue; });
+  each("rumbo_instance_running", "gauge", "Requests being answered.",
+       [](const InstanceInfo& i) { return i.running; });
+  each("rumbo_instance_queued", "gauge", "Requests waiting for a slot.",
+       [](const InstanceInfo& i) { return i.queue; });
   each("rumbo_instance_slots", "gauge", "Sessions the instance was planned for.",
        [](const InstanceInfo& i) { return i.sessions; });
   each("rumbo_instance_restarts_total", "counter", "Restarts after crashes.",
@@ -66,7 +69,8 @@ void AppendInstances(std::string& out, const std::vector<InstanceInfo>& instance
   AppendHead(out, "rumbo_instance_memory_bytes", "gauge", "Memory reserved, by pool and purpose.");
   for (const auto& i : instances) {
     for (const auto& item : i.memory) {
-      AppendSample(out, "rumbo_instance_memory_bytes", {{"instance", i.id}, {"pool", item.pool}, {"what", item.what}},
+      AppendSample(out, "rumbo_instance_memory_bytes",
+                   {{"instance", i.id}, {"pool", item.pool}, {"what", item.what}},
                    static_cast<double>(item.bytes));
     }
   }
@@ -131,15 +135,17 @@ void HttpMetrics::AddInference(const FinishedEvent& f) {
   if (f.completion_tokens > 1) token_seconds.Add(f.decode_ms / 1e3 / (f.completion_tokens - 1));
 }
 
-std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core, const std::vector<InstanceInfo>& instances,
-                        std::string_view version) {
+std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core,
+                        const std::vector<InstanceInfo>& instances, std::string_view version) {
   std::string out;
   AppendHead(out, "rumbo_build_info", "gauge", "1, with the version.");
   AppendSample(out, "rumbo_build_info", {{"version", std::string(version)}}, 1);
   AppendOne(out, "rumbo_draining", "gauge", "1 while the daemon is shutting down.", core.draining);
   AppendOne(out, "rumbo_instances", "gauge", "Instances, in whatever state.", core.instances);
-  AppendOne(out, "rumbo_requests_running", "gauge", "Inference requests being answered, over all doors.", core.running_requests);
-  AppendOne(out, "rumbo_requests_queued", "gauge", "Inference requests waiting, over all doors.", core.queued_requests);
+  AppendOne(out, "rumbo_requests_running", "gauge", "Inference requests being answered, over all doors.",
+            core.running_requests);
+  AppendOne(out, "rumbo_requests_queued", "gauge", "Inference requests waiting, over all doors.",
+            core.queued_requests);
   AppendOne(out, "rumbo_requests_finished_total", "counter", "Inference requests ended, over all doors.",
             static_cast<double>(core.finished_requests));
   AppendOne(out, "rumbo_generated_tokens_total", "counter", "Tokens generated, over all doors.",
@@ -147,25 +153,31 @@ std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core, const s
   AppendOne(out, "rumbo_prompt_tokens_total", "counter", "Tokens of prompts, over all doors.",
             static_cast<double>(core.prompt_tokens));
   AppendInstances(out, instances);
-  AppendOne(out, "rumbo_http_connections", "gauge", "Open connections.", static_cast<double>(http.connections));
-  AppendOne(out, "rumbo_http_accepted_total", "counter", "Connections accepted.", static_cast<double>(http.accepted));
-  AppendOne(out, "rumbo_http_shed_total", "counter", "Connections closed for want of room.", static_cast<double>(http.shed));
+  AppendOne(out, "rumbo_http_connections", "gauge", "Open connections.",
+            static_cast<double>(http.connections));
+  AppendOne(out, "rumbo_http_accepted_total", "counter", "Connections accepted.",
+            static_cast<double>(http.accepted));
+  AppendOne(out, "rumbo_http_shed_total", "counter", "Connections closed for want of room.",
+            static_cast<double>(http.shed));
   AppendOne(out, "rumbo_http_disconnects_total", "counter", "Clients that left before their answer ended.",
             static_cast<double>(http.disconnects));
   AppendHead(out, "rumbo_http_answers_total", "counter", "Answers by route and status.");
   for (const auto& [key, count] : http.answers) {
-    AppendSample(out, "rumbo_http_answers_total", {{"route", key.first}, {"status", std::to_string(key.second)}},
-                 static_cast<double>(count));
+    AppendSample(out, "rumbo_http_answers_total",
+                 {{"route", key.first}, {"status", std::to_string(key.second)}}, static_cast<double>(count));
   }
-  AppendOne(out, "rumbo_http_prompt_tokens_total", "counter", "Tokens of prompts over HTTP.", static_cast<double>(http.prompt_tokens));
+  AppendOne(out, "rumbo_http_prompt_tokens_total", "counter", "Tokens of prompts over HTTP.",
+            static_cast<double>(http.prompt_tokens));
   AppendOne(out, "rumbo_http_cached_tokens_total", "counter", "Of these, tokens not computed again.",
             static_cast<double>(http.cached_tokens));
   AppendOne(out, "rumbo_http_generated_tokens_total", "counter", "Tokens generated over HTTP.",
             static_cast<double>(http.generated_tokens));
-  AppendHistogram(out, "rumbo_http_request_seconds", "From the end of a request's head to the end of its answer.", http.request_seconds);
+  AppendHistogram(out, "rumbo_http_request_seconds",
+                  "From the end of a request's head to the end of its answer.", http.request_seconds);
   AppendHistogram(out, "rumbo_http_queue_seconds", "Waiting for a model and a slot.", http.queue_seconds);
   AppendHistogram(out, "rumbo_http_ttft_seconds", "From dispatch to the first token.", http.ttft_seconds);
-  AppendHistogram(out, "rumbo_http_token_seconds", "Mean time between the tokens of an answer.", http.token_seconds);
+  AppendHistogram(out, "rumbo_http_token_seconds", "Mean time between the tokens of an answer.",
+                  http.token_seconds);
   AppendGateway(out, instances);
   return out;
 }

@@ -37,14 +37,14 @@ struct HttpMetrics {
   Histogram request_seconds;
   Histogram queue_seconds;
   Histogram ttft_seconds;
-  Histogram token_seconds;   // mean time between tokens of an answer
+  Histogram token_seconds;  // mean time between tokens of an answer
 
   void AddAnswer(std::string_view route, int status, double seconds);
   void AddInference(const FinishedEvent& finished);
 };
 
 // The whole page in Prometheus's text format.
-std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core, const std::vector<InstanceInfo>& instances,
-                        std::string_view version);
+std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core,
+                        const std::vector<InstanceInfo>& instances, std::string_view version);
 
 }  // namespace rumbo

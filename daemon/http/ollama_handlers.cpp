@@ -47,10 +47,12 @@ void LoadOrUnload(Api& api, ExchangePtr exchange, const DecodedRequest& request,
   spec.model = request.model;
   spec.keep_alive_s = request.keep_alive_s;
   spec.workload.context = request.context;
-  api.core->LoadModel(std::move(spec), [](const StepProgress&) {}, [exchange, answer](absl::StatusOr<LoadResult> loaded) {
-    if (!loaded.ok()) return ReplyError(exchange, loaded.status());
-    answer("load");
-  });
+  api.core->LoadModel(
+      std::move(spec), [](const StepProgress&) {},
+      [exchange, answer](absl::StatusOr<LoadResult> loaded) {
+        if (!loaded.ok()) return ReplyError(exchange, loaded.status());
+        answer("load");
+      });
 }
 
 // A model without a chat template gets the prompt as it is, as Ollama does with its empty template.
@@ -84,7 +86,12 @@ const StoredVariant* First(const StoredModel& model) {
 void AppendDetails(JsonWriter& w, const StoredVariant* variant) {
   const ModelDescriptor descriptor = variant == nullptr ? ModelDescriptor() : variant->descriptor;
   w.Open('{').Key("parent_model").String("").Key("format").String(descriptor.format);
-  w.Key("family").String(descriptor.architecture).Key("families").Open('[').String(descriptor.architecture).Close(']');
+  w.Key("family")
+      .String(descriptor.architecture)
+      .Key("families")
+      .Open('[')
+      .String(descriptor.architecture)
+      .Close(']');
   w.Key("parameter_size").String(Parameters(descriptor.parameters));
   w.Key("quantization_level").String(descriptor.quantization).Close('}');
 }
@@ -116,7 +123,8 @@ void AppendShow(std::string& out, const StoredModel& model) {
   w.Key("model_info").Open('{').Key("general.architecture").String(arch);
   w.Key("general.parameter_count").Uint(descriptor.parameters);
   if (descriptor.context_trained > 0) w.KeyEscaped(arch + ".context_length").Uint(descriptor.context_trained);
-  if (descriptor.embedding_length > 0) w.KeyEscaped(arch + ".embedding_length").Uint(descriptor.embedding_length);
+  if (descriptor.embedding_length > 0)
+    w.KeyEscaped(arch + ".embedding_length").Uint(descriptor.embedding_length);
   w.KeyEscaped(arch + ".block_count").Uint(descriptor.layers.size());
   for (const auto& [key, value] : descriptor.metadata) w.KeyEscaped(key).String(value);
   w.Close('}').Key("capabilities").Open('[');
@@ -182,38 +190,45 @@ void HandleOllamaShow(Api& api, ExchangePtr exchange) {
 void HandleOllamaPs(Api& api, ExchangePtr exchange) {
   api.core->ListInstances([&api, exchange](absl::StatusOr<std::vector<InstanceInfo>> instances) {
     if (!instances.ok()) return ReplyError(exchange, instances.status());
-    api.core->ListModels([exchange, instances = *std::move(instances)](absl::StatusOr<std::vector<StoredModel>> models) {
-      std::string body;
-      JsonWriter w(body);
-      w.Open('{').Key("models").Open('[');
-      for (const auto& instance : instances) {
-        if (instance.state != InstanceState::kReady) continue;
-        StoredModel model;
-        model.name = instance.model;
-        if (models.ok()) {
-          for (const auto& stored : *models) {
-            if (stored.name == instance.model) model = stored;
+    api.core->ListModels(
+        [exchange, instances = *std::move(instances)](absl::StatusOr<std::vector<StoredModel>> models) {
+          std::string body;
+          JsonWriter w(body);
+          w.Open('{').Key("models").Open('[');
+          for (const auto& instance : instances) {
+            if (instance.state != InstanceState::kReady) continue;
+            StoredModel model;
+            model.name = instance.model;
+            if (models.ok()) {
+              for (const auto& stored : *models) {
+                if (stored.name == instance.model) model = stored;
+              }
+            }
+            Bytes vram = 0;
+            for (const auto& item : instance.memory) {
+              if (item.pool != "system") vram += item.bytes;
+            }
+            w.Open('{');
+            AppendIdentity(w, model);
+            w.Key("size_vram").Uint(vram).Key("context_length").Uint(instance.context_per_session);
+            // When it would be unloaded is not known here; far away rather than a guess.
+            w.Key("expires_at").String("2318-01-01T00:00:00Z").Close('}');
           }
-        }
-        Bytes vram = 0;
-        for (const auto& item : instance.memory) {
-          if (item.pool != "system") vram += item.bytes;
-        }
-        w.Open('{');
-        AppendIdentity(w, model);
-        w.Key("size_vram").Uint(vram).Key("context_length").Uint(instance.context_per_session);
-        // When it would be unloaded is not known here; far away rather than a guess.
-        w.Key("expires_at").String("2318-01-01T00:00:00Z").Close('}');
-      }
-      w.Close(']').Close('}');
-      ReplyJson(exchange, std::move(body));
-    });
+          w.Close(']').Close('}');
+          ReplyJson(exchange, std::move(body));
+        });
   });
 }
 
 void HandleOllamaVersion(Api& api, ExchangePtr exchange) {
   std::string body;
-  JsonWriter(body).Open('{').Key("version").String(kOllamaApiVersion).Key("rumbo").String(api.options.version).Close('}');
+  JsonWriter(body)
+      .Open('{')
+      .Key("version")
+      .String(kOllamaApiVersion)
+      .Key("rumbo")
+      .String(api.options.version)
+      .Close('}');
   ReplyJson(exchange, std::move(body));
 }
 
@@ -260,7 +275,8 @@ void Embed(Api& api, ExchangePtr exchange, bool older) {
                    w.Open('{');
                    if (older) {
                      w.Key("embedding");
-                     AppendVector(w, result->embeddings.empty() ? std::vector<float>() : result->embeddings[0]);
+                     AppendVector(w,
+                                  result->embeddings.empty() ? std::vector<float>() : result->embeddings[0]);
                      w.Close('}');
                      return ReplyJson(exchange, std::move(body), &ready.placement);
                    }
@@ -268,7 +284,9 @@ void Embed(Api& api, ExchangePtr exchange, bool older) {
                    for (auto& vector : result->embeddings) {
                      AppendVector(w, Shortened(std::move(vector), request->dimensions));
                    }
-                   const auto ns = [](auto d) { return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count(); };
+                   const auto ns = [](auto d) {
+                     return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+                   };
                    w.Close(']').Key("total_duration").Int(ns(std::chrono::steady_clock::now() - begun));
                    w.Key("load_duration").Int(ns(loaded - begun));
                    w.Key("prompt_eval_count").Uint(result->prompt_tokens).Close('}');

@@ -32,7 +32,8 @@ void ReadKeepAlive(Fields& fields, std::optional<int64_t>& out) {
   if (!out) fields.Fail("keep_alive", "must be seconds or a duration like \"5m\"");
 }
 
-// Ollama's own meanings: -1 and -2 of num_predict are no limit, -1 of seed is random, -1 of repeat_last_n the context.
+// Ollama's own meanings: -1 and -2 of num_predict are no limit, -1 of seed is random, -1 of repeat_last_n the
+// context.
 std::optional<int64_t> IntOrNegative(Fields& options, std::string_view key, int64_t low, int64_t lowest) {
   const json::value* value = options.Find(key);
   if (value != nullptr && AsInt(*value, lowest, -1)) return std::nullopt;
@@ -45,7 +46,8 @@ void ReadOptions(Fields& fields, DecodedRequest& out) {
   Fields options(*object, "options", fields.status());
   SamplingParams& sampling = out.generate.sampling;
   // repeat_last_n and seed have other ranges here than elsewhere.
-  if (const auto n = IntOrNegative(options, "num_predict", 1, -2)) sampling.max_tokens = static_cast<uint32_t>(*n);
+  if (const auto n = IntOrNegative(options, "num_predict", 1, -2))
+    sampling.max_tokens = static_cast<uint32_t>(*n);
   const auto last_n = IntOrNegative(options, "repeat_last_n", 0, -1);
   if (options.Has("repeat_last_n")) {
     json::object rest = *object;
@@ -84,8 +86,9 @@ void ReadThink(Fields& fields, ChatInput& chat) {
   if (think == nullptr) return;
   if (think->is_bool()) {
     chat.thinking = think->get_bool();
-  } else if (think->is_string() && (View(think->get_string()) == "low" || View(think->get_string()) == "medium" ||
-                                    View(think->get_string()) == "high")) {
+  } else if (think->is_string() &&
+             (View(think->get_string()) == "low" || View(think->get_string()) == "medium" ||
+              View(think->get_string()) == "high")) {
     chat.thinking = true;
     chat.template_args["reasoning_effort"] = "\"" + std::string(View(think->get_string())) + "\"";
   } else {
@@ -137,8 +140,9 @@ void ReadToolCalls(Fields& message, const RawJson& raw, ChatMessage& out) {
     read.name = std::string(inner.String("name").value_or(""));
     if (read.name.empty()) return inner.Fail("name", "is required");
     const json::object* arguments = inner.Object("arguments");
-    read.arguments_json = arguments == nullptr ? std::string("{}")
-                                               : std::string(raws[i].Member("function").Member("arguments").text());
+    read.arguments_json = arguments == nullptr
+                              ? std::string("{}")
+                              : std::string(raws[i].Member("function").Member("arguments").text());
     out.tool_calls.push_back(std::move(read));
   }
 }
@@ -197,7 +201,8 @@ std::optional<int64_t> ParseDuration(std::string_view text) {
     size_t digits = 0;
     double number = 0;
     double scale = 0;
-    for (; digits < text.size() && ((text[digits] >= '0' && text[digits] <= '9') || text[digits] == '.'); ++digits) {
+    for (; digits < text.size() && ((text[digits] >= '0' && text[digits] <= '9') || text[digits] == '.');
+         ++digits) {
       if (text[digits] == '.') {
         if (scale != 0) return std::nullopt;
         scale = 1;

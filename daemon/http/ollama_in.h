@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "daemon/http/decoded.h"
 
-// Ollama's request bodies. Pure; any thread. Errors are kInvalidArgument naming the field; unknown fields and unknown
-// options are tolerated, as Ollama does.
+// Ollama's request bodies. Pure; any thread. Errors are kInvalidArgument naming the field; unknown fields and
+// unknown options are tolerated, as Ollama does.
 namespace rumbo {
 
 struct OllamaRequest {
@@ -31,7 +31,8 @@ struct OllamaEmbedRequest {
 // "input" of /api/embed, or "prompt" of the older /api/embeddings.
 absl::StatusOr<OllamaEmbedRequest> DecodeOllamaEmbed(std::string_view body, size_t max_depth = 64);
 
-// {"model"|"name": ...} of show, pull, delete. An empty "model" beside a "name" is what their own client sends.
+// {"model"|"name": ...} of show, pull, delete. An empty "model" beside a "name" is what their own client
+// sends.
 absl::StatusOr<std::string> DecodeOllamaName(std::string_view body, size_t max_depth = 64);
 
 // Our name for theirs: without the ":latest" that their clients add.

@@ -84,7 +84,9 @@ class OllamaEncoder final : public AnswerEncoder {
     out += '\n';
   }
 
-  HttpReply ErrorReply(const absl::Status& status) override { return rumbo::ErrorReply(Dialect::kOllama, status); }
+  HttpReply ErrorReply(const absl::Status& status) override {
+    return rumbo::ErrorReply(Dialect::kOllama, status);
+  }
 
  private:
   void AppendHead(std::string& out) const {

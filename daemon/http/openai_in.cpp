@@ -93,7 +93,8 @@ absl::StatusOr<DecodedRequest> DecodeChatCompletion(std::string_view body, size_
   ReadShared(fields, raw, out);
   out.generate.input.kind = GenerateInput::Kind::kChat;
   ReadOpenAiChat(fields, raw, out.generate.input.chat);
-  out.generate.input.chat.continue_final_message = fields.Bool("continue_final_message").value_or(false);  // vLLM's
+  out.generate.input.chat.continue_final_message =
+      fields.Bool("continue_final_message").value_or(false);  // vLLM's
   const auto top = fields.Int("top_logprobs", 0, 20);
   if (fields.Bool("logprobs").value_or(false)) {
     out.generate.sampling.logprobs = static_cast<uint32_t>(top.value_or(0));

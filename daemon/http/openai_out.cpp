@@ -18,7 +18,8 @@ void AppendToken(JsonWriter& w, int32_t id, std::string_view piece, float logpro
 }
 
 // Chat's form, and for completions the older parallel lists before it.
-void AppendLogprobs(std::string& out, const std::vector<TokenLogprob>& logprobs, bool chat, size_t text_offset) {
+void AppendLogprobs(std::string& out, const std::vector<TokenLogprob>& logprobs, bool chat,
+                    size_t text_offset) {
   if (logprobs.empty()) {
     out += "null";
     return;
@@ -50,17 +51,33 @@ void AppendLogprobs(std::string& out, const std::vector<TokenLogprob>& logprobs,
 
 void AppendTimings(std::string& out, const FinishedEvent& f) {
   JsonWriter(out)
-      .Open('{').Key("queue_ms").Double(f.queue_ms).Key("ttft_ms").Double(f.ttft_ms)
-      .Key("prompt_ms").Double(f.prompt_ms).Key("decode_ms").Double(f.decode_ms)
-      .Key("total_ms").Double(f.total_ms).Key("decode_tok_s").Double(f.decode_tok_s)
-      .Key("drafted_tokens").Uint(f.drafted_tokens).Key("accepted_tokens").Uint(f.accepted_tokens).Close('}');
+      .Open('{')
+      .Key("queue_ms")
+      .Double(f.queue_ms)
+      .Key("ttft_ms")
+      .Double(f.ttft_ms)
+      .Key("prompt_ms")
+      .Double(f.prompt_ms)
+      .Key("decode_ms")
+      .Double(f.decode_ms)
+      .Key("total_ms")
+      .Double(f.total_ms)
+      .Key("decode_tok_s")
+      .Double(f.decode_tok_s)
+      .Key("drafted_tokens")
+      .Uint(f.drafted_tokens)
+      .Key("accepted_tokens")
+      .Uint(f.accepted_tokens)
+      .Close('}');
 }
 
 class OpenAiBase : public AnswerEncoder {
  public:
   explicit OpenAiBase(OpenAiAnswerOptions options) : options_(std::move(options)) {}
   void Placed(const Placement& placement) override { id_ = std::string(IdSuffix(placement.request_id)); }
-  HttpReply ErrorReply(const absl::Status& status) override { return rumbo::ErrorReply(Dialect::kOpenAi, status); }
+  HttpReply ErrorReply(const absl::Status& status) override {
+    return rumbo::ErrorReply(Dialect::kOpenAi, status);
+  }
 
  protected:
   // {"id":..,"object":..,"created":..,"model":..,"choices":[   without the closing
@@ -241,9 +258,19 @@ void AppendLogprobContent(std::string& out, const std::vector<TokenLogprob>& log
 
 void AppendOpenAiUsage(std::string& out, const FinishedEvent& f) {
   JsonWriter(out)
-      .Open('{').Key("prompt_tokens").Uint(f.prompt_tokens).Key("completion_tokens").Uint(f.completion_tokens)
-      .Key("total_tokens").Uint(static_cast<uint64_t>(f.prompt_tokens) + f.completion_tokens)
-      .Key("prompt_tokens_details").Open('{').Key("cached_tokens").Uint(f.cached_tokens).Close('}').Close('}');
+      .Open('{')
+      .Key("prompt_tokens")
+      .Uint(f.prompt_tokens)
+      .Key("completion_tokens")
+      .Uint(f.completion_tokens)
+      .Key("total_tokens")
+      .Uint(static_cast<uint64_t>(f.prompt_tokens) + f.completion_tokens)
+      .Key("prompt_tokens_details")
+      .Open('{')
+      .Key("cached_tokens")
+      .Uint(f.cached_tokens)
+      .Close('}')
+      .Close('}');
 }
 
 const char* OpenAiFinishReason(std::string_view reason) {

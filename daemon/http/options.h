@@ -35,10 +35,11 @@ struct HttpOptions {
   // Bytes of one answer that wait for a slow client; beyond that its engine is paused.
   size_t output_buffer_bytes = 1024 * 1024;
 
-  std::chrono::milliseconds header_timeout{10'000};   // from the first byte (or the accept) to the end of the head
-  std::chrono::milliseconds body_timeout{60'000};     // from the end of the head to the end of the body
-  std::chrono::milliseconds idle_timeout{75'000};     // between two requests of one connection
-  std::chrono::milliseconds write_timeout{120'000};   // without any byte taken by the client
+  std::chrono::milliseconds header_timeout{
+      10'000};  // from the first byte (or the accept) to the end of the head
+  std::chrono::milliseconds body_timeout{60'000};    // from the end of the head to the end of the body
+  std::chrono::milliseconds idle_timeout{75'000};    // between two requests of one connection
+  std::chrono::milliseconds write_timeout{120'000};  // without any byte taken by the client
 
   std::string version = "0.1.0";
 };

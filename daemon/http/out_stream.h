@@ -35,9 +35,9 @@ class Mailbox {
   bool shut_ = false;
 };
 
-// One answer between the threads that produce it and the io thread that sends it. As the core's sink it encodes in
-// the producer's thread, straight into the buffer that the io thread takes next: no copy, no allocation per token.
-// The buffer's bound is `limit` bytes; beyond it the engine is paused.
+// One answer between the threads that produce it and the io thread that sends it. As the core's sink it
+// encodes in the producer's thread, straight into the buffer that the io thread takes next: no copy, no
+// allocation per token. The buffer's bound is `limit` bytes; beyond it the engine is paused.
 class OutStream final : public AnswerSink, public std::enable_shared_from_this<OutStream> {
  public:
   OutStream(std::shared_ptr<Mailbox> mailbox, std::unique_ptr<AnswerEncoder> encoder, size_t limit)
@@ -51,10 +51,10 @@ class OutStream final : public AnswerSink, public std::enable_shared_from_this<O
 
   // ---- Io thread ----
   struct Batch {
-    std::optional<HttpReply> head;  // before the first bytes; its body is whole where `whole`
-    bool whole = false;             // the head is the complete answer
-    bool last = false;              // nothing comes after this
-    bool resume = false;            // the engine waits for Resume()
+    std::optional<HttpReply> head;          // before the first bytes; its body is whole where `whole`
+    bool whole = false;                     // the head is the complete answer
+    bool last = false;                      // nothing comes after this
+    bool resume = false;                    // the engine waits for Resume()
     std::optional<FinishedEvent> finished;  // with `last`, where the answer ended well
   };
   // Swaps what has come into `bytes` (which must be empty) and says what it is.

@@ -43,7 +43,8 @@ std::optional<PeerSocket> PeerLookup::Find(const sockaddr_in& peer, const sockad
     if (n < static_cast<ssize_t>(sizeof(nlmsghdr))) return std::nullopt;
     const auto* header = reinterpret_cast<const nlmsghdr*>(buffer);
     if (header->nlmsg_seq != sequence_) continue;
-    if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY || header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg)) ||
+    if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+        header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg)) ||
         static_cast<size_t>(n) < NLMSG_LENGTH(sizeof(inet_diag_msg))) {
       return std::nullopt;
     }

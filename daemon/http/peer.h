@@ -16,13 +16,13 @@ struct PeerSocket {
   bool held = false;
 };
 
-// Asks the kernel (NETLINK_SOCK_DIAG) about TCP sockets of this network namespace. One thread. A few microseconds
-// per question; never blocks.
+// Asks the kernel (NETLINK_SOCK_DIAG) about TCP sockets of this network namespace. One thread. A few
+// microseconds per question; never blocks.
 class PeerLookup {
  public:
   PeerLookup();
-  // The socket whose own address is `peer` and whose remote address is `ours`. nullopt where there is none or the
-  // kernel does not say.
+  // The socket whose own address is `peer` and whose remote address is `ours`. nullopt where there is none or
+  // the kernel does not say.
   std::optional<PeerSocket> Find(const sockaddr_in& peer, const sockaddr_in& ours);
 
  private:

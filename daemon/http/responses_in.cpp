@@ -154,7 +154,8 @@ absl::StatusOr<DecodedRequest> DecodeResponses(std::string_view body, size_t max
   if (!model || model->empty()) fields.Fail("model", "must name a model");
   out.model = std::string(model.value_or(""));
   SamplingParams& sampling = out.generate.sampling;
-  if (const auto max = fields.Int("max_output_tokens", 1, kInt31)) sampling.max_tokens = static_cast<uint32_t>(*max);
+  if (const auto max = fields.Int("max_output_tokens", 1, kInt31))
+    sampling.max_tokens = static_cast<uint32_t>(*max);
   ReadCommonSampling(fields, sampling);
   ReadStop(fields, "stop", sampling);  // not in the real service; harmless where it is sent
   if (const auto seed = fields.Uint64("seed")) sampling.seed = *seed;

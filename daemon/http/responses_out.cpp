@@ -56,9 +56,13 @@ class ResponsesEncoder final : public AnswerEncoder {
  public:
   explicit ResponsesEncoder(ResponsesAnswerOptions options) : options_(std::move(options)) {}
   bool streaming() const override { return options_.stream; }
-  const char* content_type() const override { return options_.stream ? "text/event-stream" : "application/json"; }
+  const char* content_type() const override {
+    return options_.stream ? "text/event-stream" : "application/json";
+  }
   void Placed(const Placement& placement) override { id_ = std::string(IdSuffix(placement.request_id)); }
-  HttpReply ErrorReply(const absl::Status& status) override { return rumbo::ErrorReply(Dialect::kOpenAi, status); }
+  HttpReply ErrorReply(const absl::Status& status) override {
+    return rumbo::ErrorReply(Dialect::kOpenAi, status);
+  }
 
   void Started(const StartedEvent&, std::string& out) override {
     if (!options_.stream) return;
@@ -103,7 +107,12 @@ class ResponsesEncoder final : public AnswerEncoder {
     Event(out, "error");
     std::string error;
     JsonWriter w(error);
-    w.Key("code").String(ReasonCode(ReasonOf(status))).Key("message").String(ErrorText(status)).Key("param").Null();
+    w.Key("code")
+        .String(ReasonCode(ReasonOf(status)))
+        .Key("message")
+        .String(ErrorText(status))
+        .Key("param")
+        .Null();
     out += ',';
     out += error;
     End(out);
@@ -139,7 +148,8 @@ class ResponsesEncoder final : public AnswerEncoder {
 
   // Makes the last item one of this kind, ending the one before.
   void Open(std::string& out, Item::Kind kind, const ToolCallDelta* call) {
-    if (open_ && items_.back().kind == kind && (call == nullptr || items_.back().tool_index == call->index)) return;
+    if (open_ && items_.back().kind == kind && (call == nullptr || items_.back().tool_index == call->index))
+      return;
     CloseItem(out);
     Item item;
     item.kind = kind;
@@ -240,7 +250,9 @@ class ResponsesEncoder final : public AnswerEncoder {
       w.Key("cached_tokens").Uint(finished->cached_tokens).Close('}');
       w.Key("output_tokens").Uint(finished->completion_tokens).Key("output_tokens_details").Open('{');
       w.Key("reasoning_tokens").Uint(0).Close('}');
-      w.Key("total_tokens").Uint(static_cast<uint64_t>(finished->prompt_tokens) + finished->completion_tokens).Close('}');
+      w.Key("total_tokens")
+          .Uint(static_cast<uint64_t>(finished->prompt_tokens) + finished->completion_tokens)
+          .Close('}');
     }
     w.Close('}');
   }

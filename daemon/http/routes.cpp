@@ -112,7 +112,8 @@ bool IsJson(std::string_view content_type) {
   return true;
 }
 
-HttpReply Refuse(Dialect dialect, int status, Reason reason, std::string_view message, std::string_view next) {
+HttpReply Refuse(Dialect dialect, int status, Reason reason, std::string_view message,
+                 std::string_view next) {
   HttpReply reply = ErrorReply(dialect, Error(absl::StatusCode::kInvalidArgument, reason, message, next));
   reply.status = status;
   return reply;
@@ -123,7 +124,8 @@ std::optional<HttpReply> CheckContent(const Route& route, const HttpRequest& req
     return Refuse(route.dialect, 415, Reason::kInvalidArgument, "compressed request bodies are not accepted",
                   "Send the body as it is, without Content-Encoding.");
   }
-  if (route.json_body && (request.CountHeader("content-type") != 1 || !IsJson(request.Header("content-type")))) {
+  if (route.json_body &&
+      (request.CountHeader("content-type") != 1 || !IsJson(request.Header("content-type")))) {
     return Refuse(route.dialect, 415, Reason::kInvalidArgument, "the body must be JSON",
                   "Send the header Content-Type: application/json.");
   }
@@ -167,12 +169,14 @@ std::variant<const Route*, HttpReply> Admit(const Guard& guard, HttpRequest& req
     return &route;
   }
   if (!allowed.empty()) {
-    HttpReply reply = Refuse(dialect, 405, Reason::kInvalidArgument, "this path takes " + allowed + " only", "");
+    HttpReply reply =
+        Refuse(dialect, 405, Reason::kInvalidArgument, "this path takes " + allowed + " only", "");
     reply.headers.emplace_back("allow", allowed);
     return reply;
   }
-  return ErrorReply(dialect, Error(absl::StatusCode::kNotFound, Reason::kUnspecified, "there is nothing at this path",
-                                   "The routes are listed in docs/http.md."));
+  return ErrorReply(dialect,
+                    Error(absl::StatusCode::kNotFound, Reason::kUnspecified, "there is nothing at this path",
+                          "The routes are listed in docs/http.md."));
 }
 
 }  // namespace rumbo

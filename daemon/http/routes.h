@@ -29,14 +29,14 @@ struct Route {
   Scope scope;
   Dialect dialect;
   Handler handler;
-  bool json_body;    // POST whose body must be application/json
+  bool json_body;  // POST whose body must be application/json
 };
 
 // Every route of the front, in one table.
 std::span<const Route> Routes();
 
-// Judges a request by its head, before its body is read: Host and Origin, route, method, content type. The route,
-// or the answer that refuses it.
+// Judges a request by its head, before its body is read: Host and Origin, route, method, content type. The
+// route, or the answer that refuses it.
 std::variant<const Route*, HttpReply> Admit(const Guard& guard, HttpRequest& request);
 
 }  // namespace rumbo

@@ -136,8 +136,8 @@ void ReadLogitBias(Fields& fields, SamplingParams& out) {
 void ReadConstraints(Fields& fields, const RawJson& raw, SamplingParams& out) {
   OneConstraint constraint(fields, out);
   ReadResponseFormat(fields, raw, constraint);
-  ReadRawSchema(fields, raw, "json_schema", constraint);   // llama.cpp
-  ReadRawSchema(fields, raw, "guided_json", constraint);   // vLLM
+  ReadRawSchema(fields, raw, "json_schema", constraint);  // llama.cpp
+  ReadRawSchema(fields, raw, "guided_json", constraint);  // vLLM
   for (const char* key : {"grammar", "guided_grammar"}) {
     if (const auto text = fields.String(key)) constraint.Grammar(key, *text);
   }

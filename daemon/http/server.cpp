@@ -17,8 +17,8 @@
 namespace rumbo {
 namespace {
 
-using boost::system::error_code;
 using asio::ip::tcp;
+using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kTick{500};
 constexpr std::chrono::milliseconds kHalfClosedTick{100};
@@ -26,7 +26,9 @@ constexpr std::chrono::milliseconds kHalfClosedTick{100};
 class Server final : public HttpServer {
  public:
   Server(HttpOptions options, Core* core)
-      : loop_(std::make_shared<IoLoop>()), acceptor_(loop_->io), second_acceptor_(loop_->io),
+      : loop_(std::make_shared<IoLoop>()),
+        acceptor_(loop_->io),
+        second_acceptor_(loop_->io),
         tick_(loop_->io) {
     loop_->api.core = core;
     loop_->api.options = options;
@@ -60,7 +62,8 @@ class Server final : public HttpServer {
     RUMBO_ASSIGN_OR_RETURN(port_, Bind(acceptor_, tcp::endpoint(address, context_.options.port)));
     std::vector<uint16_t> ports = {port_};
     if (context_.options.second_port) {
-      RUMBO_ASSIGN_OR_RETURN(second_port_, Bind(second_acceptor_, tcp::endpoint(address, *context_.options.second_port)));
+      RUMBO_ASSIGN_OR_RETURN(second_port_,
+                             Bind(second_acceptor_, tcp::endpoint(address, *context_.options.second_port)));
       ports.push_back(second_port_);
     }
     guard_.emplace(context_.options, ports);
@@ -104,7 +107,8 @@ class Server final : public HttpServer {
     if (!error) return acceptor.local_endpoint(error).port();
     const std::string where = endpoint.address().to_string() + ":" + std::to_string(endpoint.port());
     if (error == asio::error::address_in_use) {
-      return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse, "another program listens on " + where,
+      return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse,
+                   "another program listens on " + where,
                    "Choose another port with --http ADDR:PORT, or --http off.");
     }
     return ErrnoStatus(error.value(), "listening on " + where);
@@ -138,7 +142,8 @@ class Server final : public HttpServer {
     }
   }
 
-  // Out of descriptors: the spare one lets us accept and close, so that the caller is told and the queue moves.
+  // Out of descriptors: the spare one lets us accept and close, so that the caller is told and the queue
+  // moves.
   void ShedOne(tcp::acceptor& acceptor) {
     spare_fd_.reset();
     {

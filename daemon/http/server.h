@@ -10,21 +10,21 @@
 
 namespace rumbo {
 
-// The HTTP front door: OpenAI, Anthropic and Ollama dialects over one Core, on loopback. One thread, "rumbo-http",
-// does everything; no thread per connection or stream.
+// The HTTP front door: OpenAI, Anthropic and Ollama dialects over one Core, on loopback. One thread,
+// "rumbo-http", does everything; no thread per connection or stream.
 //
 // Threading: Start, Stop and the destructor from one thread, not from a Core callback.
 // Ownership: borrows `core`, which must outlive it.
 class HttpServer {
  public:
-  // Errors: kInvalidArgument (not an address), kFailedPrecondition (not a loopback address), kAlreadyExists with
-  // kAddressInUse, kPermissionDenied (a privileged port).
+  // Errors: kInvalidArgument (not an address), kFailedPrecondition (not a loopback address), kAlreadyExists
+  // with kAddressInUse, kPermissionDenied (a privileged port).
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options, Core* core);
 
   virtual ~HttpServer() = default;
 
-  // Takes no new connections, lets answers under way end for up to `grace`, then closes everything. Idempotent;
-  // the destructor stops with no grace.
+  // Takes no new connections, lets answers under way end for up to `grace`, then closes everything.
+  // Idempotent; the destructor stops with no grace.
   virtual void Stop(std::chrono::milliseconds grace) = 0;
 
   // "127.0.0.1:11711"

@@ -104,28 +104,34 @@ TEST_F(HttpServerTest, StreamsChat) {
 }
 
 TEST_F(HttpServerTest, SpeaksAnthropic) {
-  const std::string body = R"({"model":"fake","max_tokens":2,"stream":true,"messages":[{"role":"user","content":"hi"}]})";
+  const std::string body =
+      R"({"model":"fake","max_tokens":2,"stream":true,"messages":[{"role":"user","content":"hi"}]})";
   const auto reply = Post("/v1/messages?beta=true", body);
   ASSERT_EQ(reply.status, 200);
   EXPECT_EQ(reply.body.substr(0, 21), "event: message_start\n");
   EXPECT_NE(reply.body.find(R"("input_tokens":7)"), std::string::npos);
   EXPECT_NE(reply.body.find("event: message_stop\n"), std::string::npos);
-  const auto count = Post("/v1/messages/count_tokens", R"({"model":"fake","messages":[{"role":"user","content":"hi"}],
+  const auto count =
+      Post("/v1/messages/count_tokens", R"({"model":"fake","messages":[{"role":"user","content":"hi"}],
       "tools":[{"name":"f","input_schema":{"type":"object"}}]})");
   EXPECT_EQ(count.body, R"({"input_tokens":26})");
-  const auto missing = Post("/v1/messages", R"({"model":"no","max_tokens":2,"messages":[{"role":"user","content":"x"}]})");
+  const auto missing =
+      Post("/v1/messages", R"({"model":"no","max_tokens":2,"messages":[{"role":"user","content":"x"}]})");
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(boost::json::parse(missing.body).at("error").at("type"), "not_found_error");
   EXPECT_EQ(boost::json::parse(Get("/v1/messages").body).at("type"), "error");
 }
 
 TEST_F(HttpServerTest, SpeaksOllama) {
-  const auto chat = Post("/api/chat", R"({"model":"fake:latest","messages":[{"role":"user","content":"hi"}],"options":{"num_predict":2}})");
+  const auto chat = Post(
+      "/api/chat",
+      R"({"model":"fake:latest","messages":[{"role":"user","content":"hi"}],"options":{"num_predict":2}})");
   ASSERT_EQ(chat.status, 200);
   EXPECT_EQ(chat.Header("content-type"), "application/x-ndjson");
   EXPECT_EQ(std::count(chat.body.begin(), chat.body.end(), '\n'), 3);
   const auto whole = boost::json::parse(
-      Post("/api/generate", R"({"model":"fake","prompt":"hi","stream":false,"options":{"num_predict":2}})").body);
+      Post("/api/generate", R"({"model":"fake","prompt":"hi","stream":false,"options":{"num_predict":2}})")
+          .body);
   EXPECT_EQ(whole.at("response"), " 0 1");
   EXPECT_EQ(whole.at("done_reason"), "length");
   EXPECT_EQ(core_.requests().back().generate.input.kind, GenerateInput::Kind::kChat);
@@ -151,7 +157,8 @@ TEST_F(HttpServerTest, SpeaksOllama) {
 }
 
 TEST_F(HttpServerTest, EmbedsRanksAndTokenizes) {
-  const auto floats = boost::json::parse(Post("/v1/embeddings", R"({"model":"fake","input":"x","dimensions":1})").body);
+  const auto floats =
+      boost::json::parse(Post("/v1/embeddings", R"({"model":"fake","input":"x","dimensions":1})").body);
   EXPECT_EQ(floats.at("data").at(0).at("embedding").as_array().size(), 1u);
   EXPECT_EQ(floats.at("data").at(0).at("embedding").at(0), 1);
   const auto base64 = boost::json::parse(
@@ -169,7 +176,8 @@ TEST_F(HttpServerTest, EmbedsRanksAndTokenizes) {
 }
 
 TEST_F(HttpServerTest, SpeaksResponses) {
-  const auto whole = boost::json::parse(Post("/v1/responses", R"({"model":"fake","input":"hi","max_output_tokens":2})").body);
+  const auto whole = boost::json::parse(
+      Post("/v1/responses", R"({"model":"fake","input":"hi","max_output_tokens":2})").body);
   EXPECT_EQ(whole.at("output").at(0).at("content").at(0).at("text"), " 0 1");
   EXPECT_EQ(whole.at("status"), "incomplete");
   const auto stream = Post("/v1/responses", R"({"model":"fake","input":"hi","stream":true})");
@@ -178,7 +186,8 @@ TEST_F(HttpServerTest, SpeaksResponses) {
 
 TEST_F(HttpServerTest, UnknownModelIs404InOpenAiShape) {
   for (const char* stream : {"true", "false"}) {
-    const auto reply = Post("/v1/completions", std::string(R"({"model":"nope","prompt":"x","stream":)") + stream + "}");
+    const auto reply =
+        Post("/v1/completions", std::string(R"({"model":"nope","prompt":"x","stream":)") + stream + "}");
     EXPECT_EQ(reply.status, 404);
     EXPECT_EQ(boost::json::parse(reply.body).at("error").at("code"), "model_not_found");
   }
@@ -218,7 +227,8 @@ TEST_F(HttpServerTest, ServesHttp10WithoutChunks) {
   Client client(port());
   const std::string body = Prompt(R"("stream":true,"max_tokens":2)");
   client.Send("POST /v1/completions HTTP/1.0\r\nHost: 127.0.0.1:" + std::to_string(port()) +
-              "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+              "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+              "\r\n\r\n" + body);
   const std::string all = client.ReadAll();
   EXPECT_EQ(all.find("transfer-encoding"), std::string::npos);
   EXPECT_EQ(all.substr(all.size() - 14), "data: [DONE]\n\n");
@@ -248,9 +258,10 @@ TEST_F(HttpServerTest, HeadHasNoBody) {
 TEST_F(HttpServerTest, RefusesForeignHosts) {
   const std::string port_text = std::to_string(port());
   for (const std::string& host :
-       {std::string("evil.example"), std::string("evil.example:") + port_text, ":" + port_text, std::string(""),
-        "127.0.0.1.:" + port_text, "localhost.:" + port_text, std::string("127.0.0.1"), "[::ffff:127.0.0.1]:" + port_text,
-        "127.0.0.1:" + std::to_string(port() + 1), "user@127.0.0.1:" + port_text, "127.1:" + port_text}) {
+       {std::string("evil.example"), std::string("evil.example:") + port_text, ":" + port_text,
+        std::string(""), "127.0.0.1.:" + port_text, "localhost.:" + port_text, std::string("127.0.0.1"),
+        "[::ffff:127.0.0.1]:" + port_text, "127.0.0.1:" + std::to_string(port() + 1),
+        "user@127.0.0.1:" + port_text, "127.1:" + port_text}) {
     EXPECT_EQ(Get("/live", "Host: " + host + "\r\n").status, 403) << host;
   }
   for (const std::string& host : {"127.0.0.1:" + port_text, "LocalHost:" + port_text, "[::1]:" + port_text}) {
@@ -265,8 +276,9 @@ TEST_F(HttpServerTest, RefusesForeignHosts) {
 TEST_F(HttpServerTest, RefusesForeignOriginsWithoutAnyGrant) {
   const std::string own = "http://localhost:" + std::to_string(port());
   for (const std::string& origin :
-       {std::string("http://evil.example"), std::string("null"), own + "0", own + "/", std::string("http://localhost"),
-        std::string("http://localhost:99999999999"), std::string("https://localhost:") + std::to_string(port())}) {
+       {std::string("http://evil.example"), std::string("null"), own + "0", own + "/",
+        std::string("http://localhost"), std::string("http://localhost:99999999999"),
+        std::string("https://localhost:") + std::to_string(port())}) {
     for (const char* path : {"/live", "/nothing", "/v1/completions"}) {
       const auto reply = Get(path, "Origin: " + origin + "\r\n");
       EXPECT_EQ(reply.status, 403) << origin << path;
@@ -285,9 +297,11 @@ TEST_F(HttpServerTest, RefusesForeignOriginsWithoutAnyGrant) {
 
 TEST_F(HttpServerTest, WantsJson) {
   for (const char* type : {"text/plain", "application/x-www-form-urlencoded", "application/json2", ""}) {
-    EXPECT_EQ(Post("/v1/completions", Prompt(), std::string("Content-Type: ") + type + "\r\n").status, 415) << type;
+    EXPECT_EQ(Post("/v1/completions", Prompt(), std::string("Content-Type: ") + type + "\r\n").status, 415)
+        << type;
   }
-  EXPECT_EQ(Post("/v1/completions", Prompt(), "Content-Type: Application/JSON; charset=utf-8\r\n").status, 200);
+  EXPECT_EQ(Post("/v1/completions", Prompt(), "Content-Type: Application/JSON; charset=utf-8\r\n").status,
+            200);
   EXPECT_EQ(Post("/v1/completions", Prompt(), "Content-Encoding: gzip\r\n").status, 415);
   EXPECT_EQ(core_.requests().size(), 1u);
 }
@@ -307,14 +321,17 @@ TEST_F(HttpServerTest, RefusesWrongMethodsAndPaths) {
 }
 
 TEST_F(HttpServerTest, RefusesAmbiguousLengths) {
-  const std::string host = "Host: 127.0.0.1:" + std::to_string(port()) + "\r\nContent-Type: application/json\r\n";
-  for (const char* lines : {"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
-                            "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
-                            "Content-Length: 2\r\nContent-Length: 3\r\n", "Content-Length: 2\r\nContent-Length: 2\r\n",
-                            "Content-Length: -2\r\n", "Content-Length: 99999999999999999999\r\n",
-                            "Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: chunked, identity\r\n"}) {
+  const std::string host =
+      "Host: 127.0.0.1:" + std::to_string(port()) + "\r\nContent-Type: application/json\r\n";
+  for (const char* lines :
+       {"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", "Content-Length: 2\r\nContent-Length: 3\r\n",
+        "Content-Length: 2\r\nContent-Length: 2\r\n", "Content-Length: -2\r\n",
+        "Content-Length: 99999999999999999999\r\n", "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked, identity\r\n"}) {
     Client client(port());
-    client.Send("POST /v1/completions HTTP/1.1\r\n" + host + lines + "\r\n{}GET /live HTTP/1.1\r\n" + host + "\r\n");
+    client.Send("POST /v1/completions HTTP/1.1\r\n" + host + lines + "\r\n{}GET /live HTTP/1.1\r\n" + host +
+                "\r\n");
     const std::string all = client.ReadAll();
     EXPECT_EQ(all.substr(0, 10), "HTTP/1.1 4") << lines << all;
     EXPECT_EQ(all.find("HTTP/1.1 200"), std::string::npos) << lines;
@@ -345,7 +362,8 @@ TEST_F(HttpServerTest, LimitsHeadersAndBodies) {
   {
     Client client(port());
     client.Send("POST /v1/completions HTTP/1.1\r\n" + host +
-                "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(200000, 'e'));
+                "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
+                std::string(200000, 'e'));
     EXPECT_EQ(client.Read().status, 431);
   }
   {
@@ -354,15 +372,16 @@ TEST_F(HttpServerTest, LimitsHeadersAndBodies) {
                 "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\n");
     EXPECT_EQ(client.Read().status, 400);
   }
-  const auto deep = Post("/v1/completions", R"({"model":"fake","prompt":"x","y":)" + std::string(100000, '[') +
-                                                std::string(100000, ']') + "}");
+  const auto deep = Post("/v1/completions", R"({"model":"fake","prompt":"x","y":)" +
+                                                std::string(100000, '[') + std::string(100000, ']') + "}");
   EXPECT_EQ(deep.status, 400);
 }
 
 TEST_F(HttpServerTest, BadJsonIs400) {
-  for (const std::string& body :
-       {std::string(""), std::string("{"), std::string("[]"), std::string("{\"model\":\"fake\",\"prompt\":\"\xff\"}"),
-        std::string(R"({"model":"fake","prompt":"\ud83d"})"), std::string(R"({"model":"fake","prompt":"\ud83dx"})")}) {
+  for (const std::string& body : {std::string(""), std::string("{"), std::string("[]"),
+                                  std::string("{\"model\":\"fake\",\"prompt\":\"\xff\"}"),
+                                  std::string(R"({"model":"fake","prompt":"\ud83d"})"),
+                                  std::string(R"({"model":"fake","prompt":"\ud83dx"})")}) {
     const auto reply = Post("/v1/completions", body);
     EXPECT_EQ(reply.status, 400) << body;
     EXPECT_EQ(boost::json::parse(reply.body).at("error").at("type"), "invalid_request_error");
@@ -444,9 +463,10 @@ TEST_F(HttpServerTest, ThousandDisconnectsAtAnyPointEndEveryRequest) {
     sink.OnEnd(FakeCore::Cancelled(), nullptr);
   });
   const std::string body = Prompt(R"("stream":true)");
-  const std::string request = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port()) +
-                              "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-                              "\r\n\r\n" + body;
+  const std::string request =
+      "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port()) +
+      "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+      body;
   for (size_t i = 0; i < 1000; ++i) {
     Client client(port());
     const size_t at = i * 7919 % (2 * request.size());
@@ -470,7 +490,8 @@ TEST_F(HttpServerTest, RunsOutOfDescriptorsAndRecovers) {
   address.sin_port = htons(port());
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  for (const UniqueFd& fd : clients) ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  for (const UniqueFd& fd : clients)
+    ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
   int shed = 0;
   for (const UniqueFd& fd : clients) {
     timeval limit{0, 200'000};
@@ -512,7 +533,8 @@ TEST_F(HttpServerTest, BreakInMidStreamIsAnErrorEvent) {
     ChunkEvent chunk;
     chunk.text = "a\xf0\x9f";  // an engine's bug: half a character
     call.Send(sink, std::move(chunk));
-    sink.OnEnd(Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed, "the engine \x80 crashed"), nullptr);
+    sink.OnEnd(Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed, "the engine \x80 crashed"),
+               nullptr);
   });
   const auto reply = Post("/v1/completions", Prompt(R"("stream":true)"));
   EXPECT_EQ(reply.status, 200);
@@ -578,14 +600,17 @@ TEST_F(HttpServerTest, BigBodiesAreReadBesideTheIoThread) {
 }
 
 TEST_F(HttpServerTest, RequestHeadersSetPriorityAndDeadline) {
-  Post("/v1/completions", Prompt(), "x-rumbo-priority: batch\r\nx-rumbo-timeout-ms: 60000\r\nx-rumbo-app: my app\r\n");
+  Post("/v1/completions", Prompt(),
+       "x-rumbo-priority: batch\r\nx-rumbo-timeout-ms: 60000\r\nx-rumbo-app: my app\r\n");
   const InferenceRequest request = core_.requests().at(0);
   EXPECT_EQ(request.generate.priority, Priority::kBatch);
   EXPECT_LT(request.deadline, std::chrono::steady_clock::now() + std::chrono::seconds(61));
   EXPECT_EQ(request.client.app, "my?app");
   EXPECT_EQ(Post("/v1/completions", Prompt(), "x-rumbo-priority: urgent\r\n").status, 400);
   for (const char* bad : {"0", "-1", "1e3", "99999999999"}) {
-    EXPECT_EQ(Post("/v1/completions", Prompt(), std::string("x-rumbo-timeout-ms: ") + bad + "\r\n").status, 400) << bad;
+    EXPECT_EQ(Post("/v1/completions", Prompt(), std::string("x-rumbo-timeout-ms: ") + bad + "\r\n").status,
+              400)
+        << bad;
   }
 }
 

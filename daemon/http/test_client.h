@@ -36,9 +36,11 @@ class Client {
     }
   }
   // GET or POST with the usual headers; `extra` are whole lines.
-  void Request(std::string_view method, std::string_view path, std::string_view body = "", std::string extra = "") {
+  void Request(std::string_view method, std::string_view path, std::string_view body = "",
+               std::string extra = "") {
     std::string text = std::string(method) + " " + std::string(path) + " HTTP/1.1\r\n";
-    if (extra.find("Host:") == std::string::npos) extra += "Host: 127.0.0.1:" + std::to_string(port_) + "\r\n";
+    if (extra.find("Host:") == std::string::npos)
+      extra += "Host: 127.0.0.1:" + std::to_string(port_) + "\r\n";
     text += extra;
     const bool has_body = method == "POST" || !body.empty();
     if (has_body && extra.find("Content-Type:") == std::string::npos) {

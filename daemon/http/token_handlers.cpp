@@ -34,7 +34,8 @@ std::string EmbeddingsBody(const EmbeddingsRequest& request, EmbeddingResult res
 std::string RerankBody(const RerankRequest& request, const RerankScores& scores) {
   std::vector<size_t> order(scores.scores.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores.scores[a] > scores.scores[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return scores.scores[a] > scores.scores[b]; });
   if (request.top_n > 0 && order.size() > request.top_n) order.resize(request.top_n);
   std::string body;
   JsonWriter w(body);
@@ -129,18 +130,20 @@ void HandleDetokenize(Api& api, ExchangePtr exchange) {
   WithDefaultModel(api, exchange, request->model, [&api, exchange, request](std::string model) {
     WithModel(api, exchange, std::move(model), std::nullopt, [exchange, request](Core::ReadyEngine ready) {
       Engine& engine = *ready.engine;
-      engine.Detokenize(request->ids, ShortCallDeadline(),
-                        [exchange, ready = std::move(ready)](absl::StatusOr<std::string> text) {
-                          if (!text.ok()) return ReplyError(exchange, text.status());
-                          std::string body;
-                          JsonWriter(body).Open('{').Key("content").String(*text).Key("prompt").String(*text).Close('}');
-                          ReplyJson(exchange, std::move(body), &ready.placement);
-                        });
+      engine.Detokenize(
+          request->ids, ShortCallDeadline(),
+          [exchange, ready = std::move(ready)](absl::StatusOr<std::string> text) {
+            if (!text.ok()) return ReplyError(exchange, text.status());
+            std::string body;
+            JsonWriter(body).Open('{').Key("content").String(*text).Key("prompt").String(*text).Close('}');
+            ReplyJson(exchange, std::move(body), &ready.placement);
+          });
     });
   });
 }
 
-// What apps ask llama-server for: the model, its context and its template. ?model=NAME where more than one is there.
+// What apps ask llama-server for: the model, its context and its template. ?model=NAME where more than one is
+// there.
 void HandleProps(Api& api, ExchangePtr exchange) {
   std::string model;
   const std::string& query = exchange->request().query;
@@ -152,7 +155,10 @@ void HandleProps(Api& api, ExchangePtr exchange) {
         std::string body;
         JsonWriter w(body);
         w.Open('{').Key("model_alias").String(name).Key("total_slots").Uint(settings.sessions.value_or(0));
-        w.Key("default_generation_settings").Open('{').Key("n_ctx").Uint(settings.context_per_session.value_or(0));
+        w.Key("default_generation_settings")
+            .Open('{')
+            .Key("n_ctx")
+            .Uint(settings.context_per_session.value_or(0));
         w.Close('}').Key("n_ctx_train").Uint(ready.info.context_trained);
         const bool known = stored.ok() && !stored->variants.empty();
         w.Key("chat_template").String(known ? stored->variants.front().descriptor.chat_template : "");

@@ -30,9 +30,10 @@ void ReadTexts(Fields& fields, std::string_view key, std::vector<std::string>& o
     if (entry.is_string()) {
       out.emplace_back(View(entry.get_string()));
     } else if (entry.is_number() || entry.is_array()) {
-      return fields.FailAt(fields.Path(key, i),
-                           "must be text: token numbers of another model's tokenizer mean nothing here. LangChain "
-                           "sends text with check_embedding_ctx_length=False");
+      return fields.FailAt(
+          fields.Path(key, i),
+          "must be text: token numbers of another model's tokenizer mean nothing here. LangChain "
+          "sends text with check_embedding_ctx_length=False");
     } else if (entry.is_object() && entry.get_object().if_contains("text") != nullptr &&
                entry.get_object().at("text").is_string()) {
       out.emplace_back(View(entry.get_object().at("text").get_string()));
@@ -108,7 +109,8 @@ absl::StatusOr<DetokenizeRequest> DecodeDetokenize(std::string_view body, size_t
   if (tokens == nullptr) fields.Fail("tokens", "is required");
   for (size_t i = 0; tokens != nullptr && i < tokens->size() && status.ok(); ++i) {
     const auto id = AsInt((*tokens)[i], 0, kInt31);
-    id ? out.ids.push_back(static_cast<int32_t>(*id)) : fields.FailAt(fields.Path("tokens", i), "must be a token number");
+    id ? out.ids.push_back(static_cast<int32_t>(*id))
+       : fields.FailAt(fields.Path("tokens", i), "must be a token number");
   }
   if (!status.ok()) return status;
   return out;

@@ -125,7 +125,8 @@ class InstanceService final : public v1::InstanceService::CallbackService {
     return stream.get();
   }
 
-  grpc::ServerWriteReactor<v1::LeaseResponse>* Lease(CallbackServerContext*, const v1::LeaseRequest*) override {
+  grpc::ServerWriteReactor<v1::LeaseResponse>* Lease(CallbackServerContext*,
+                                                     const v1::LeaseRequest*) override {
     auto stream = MessageStream<v1::LeaseResponse>::Create();
     stream->End(NotImplemented("leases"));
     return stream.get();
@@ -193,7 +194,8 @@ class AdminService final : public v1::AdminService::CallbackService {
     return reactor;
   }
 
-  grpc::ServerUnaryReactor* Reload(CallbackServerContext* call, const v1::ReloadRequest*, v1::ReloadResponse*) override {
+  grpc::ServerUnaryReactor* Reload(CallbackServerContext* call, const v1::ReloadRequest*,
+                                   v1::ReloadResponse*) override {
     auto* reactor = call->DefaultReactor();
     reactor->Finish(ToGrpcStatus(NotImplemented("reading the configuration again")));
     return reactor;

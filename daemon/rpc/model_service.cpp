@@ -128,7 +128,8 @@ class ModelService final : public v1::ModelService::CallbackService {
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::PullModelResponse>* PullModel(CallbackServerContext*, const v1::PullModelRequest*) override {
+  grpc::ServerWriteReactor<v1::PullModelResponse>* PullModel(CallbackServerContext*,
+                                                             const v1::PullModelRequest*) override {
     auto stream = MessageStream<v1::PullModelResponse>::Create();
     stream->End(NotImplemented("downloading models"));
     return stream.get();

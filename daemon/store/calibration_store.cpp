@@ -32,7 +32,8 @@ PRAGMA user_version = 1;
 std::string ToJson(const std::vector<MemoryItem>& items) {
   json::array list;
   for (const MemoryItem& item : items) {
-    list.push_back(json::object{{"pool", item.pool}, {"what", item.what}, {"bytes", item.bytes}, {"source", item.source}});
+    list.push_back(json::object{
+        {"pool", item.pool}, {"what", item.what}, {"bytes", item.bytes}, {"source", item.source}});
   }
   return json::serialize(list);
 }
@@ -46,12 +47,14 @@ std::vector<MemoryItem> ItemsFromJson(const char* text) {
     const json::object* o = v.if_object();
     const auto text_of = [&](const char* key) {
       const json::value* field = o == nullptr ? nullptr : o->if_contains(key);
-      return field != nullptr && field->is_string() ? std::string(field->get_string().c_str()) : std::string();
+      return field != nullptr && field->is_string() ? std::string(field->get_string().c_str())
+                                                    : std::string();
     };
     const json::value* bytes = o == nullptr ? nullptr : o->if_contains("bytes");
     MemoryItem item{text_of("pool"), text_of("what"), 0, text_of("source")};
     if (bytes != nullptr && bytes->is_uint64()) item.bytes = bytes->get_uint64();
-    if (bytes != nullptr && bytes->is_int64() && bytes->get_int64() > 0) item.bytes = static_cast<Bytes>(bytes->get_int64());
+    if (bytes != nullptr && bytes->is_int64() && bytes->get_int64() > 0)
+      item.bytes = static_cast<Bytes>(bytes->get_int64());
     items.push_back(std::move(item));
   }
   return items;
@@ -60,13 +63,16 @@ std::vector<MemoryItem> ItemsFromJson(const char* text) {
 // A prepared statement; binds and reads by position.
 class Statement {
  public:
-  Statement(sqlite3* db, const char* sql) { ok_ = sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr) == SQLITE_OK; }
+  Statement(sqlite3* db, const char* sql) {
+    ok_ = sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr) == SQLITE_OK;
+  }
   ~Statement() { sqlite3_finalize(statement_); }
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
   Statement& Bind(const std::string& text) {
-    if (ok_) sqlite3_bind_text(statement_, ++at_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+    if (ok_)
+      sqlite3_bind_text(statement_, ++at_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
     return *this;
   }
   Statement& Bind(int64_t n) {
@@ -100,7 +106,8 @@ absl::Status SqlError(sqlite3* db, const char* what) {
   const int code = sqlite3_errcode(db);
   const std::string text = std::string(what) + ": " + sqlite3_errmsg(db);
   if (code == SQLITE_FULL) {
-    return Error(absl::StatusCode::kResourceExhausted, Reason::kDiskFull, text, "Free some space, then try again.");
+    return Error(absl::StatusCode::kResourceExhausted, Reason::kDiskFull, text,
+                 "Free some space, then try again.");
   }
   return Internal(text);
 }
@@ -112,9 +119,13 @@ class SqliteCalibrationStore final : public CalibrationStore {
 
   absl::StatusOr<Calibration> Load() override {
     Calibration out;
-    Statement s(db_, "SELECT engine, engine_version, engine_build, backend, device, driver_version, model_sha256, quantization, "
-                     "sessions, context_total, prompt_tokens, predicted_decode, measured_decode, predicted_ttft, measured_ttft, "
-                     "predicted_load, measured_load, predicted_memory, measured_memory, unix_s, tuned FROM measurement ORDER BY id");
+    Statement s(db_,
+                "SELECT engine, engine_version, engine_build, backend, device, driver_version, model_sha256, "
+                "quantization, "
+                "sessions, context_total, prompt_tokens, predicted_decode, measured_decode, predicted_ttft, "
+                "measured_ttft, "
+                "predicted_load, measured_load, predicted_memory, measured_memory, unix_s, tuned FROM "
+                "measurement ORDER BY id");
     int code;
     while ((code = s.Step()) == SQLITE_ROW) {
       Measurement m;
@@ -136,16 +147,31 @@ class SqliteCalibrationStore final : public CalibrationStore {
   }
 
   absl::Status Add(const Measurement& m) override {
-    Statement s(db_, "INSERT INTO measurement(engine, engine_version, engine_build, backend, device, driver_version, model_sha256, "
-                     "quantization, sessions, context_total, prompt_tokens, predicted_decode, measured_decode, predicted_ttft, "
-                     "measured_ttft, predicted_load, measured_load, predicted_memory, measured_memory, unix_s, tuned) "
-                     "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    Statement s(
+        db_,
+        "INSERT INTO measurement(engine, engine_version, engine_build, backend, device, driver_version, "
+        "model_sha256, "
+        "quantization, sessions, context_total, prompt_tokens, predicted_decode, measured_decode, "
+        "predicted_ttft, "
+        "measured_ttft, predicted_load, measured_load, predicted_memory, measured_memory, unix_s, tuned) "
+        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     const CalibrationKey& k = m.key;
-    s.Bind(k.engine).Bind(k.engine_version).Bind(k.engine_build).Bind(k.backend).Bind(k.device).Bind(k.driver_version);
+    s.Bind(k.engine)
+        .Bind(k.engine_version)
+        .Bind(k.engine_build)
+        .Bind(k.backend)
+        .Bind(k.device)
+        .Bind(k.driver_version);
     s.Bind(k.model_sha256).Bind(k.quantization);
     s.Bind(int64_t{m.sessions}).Bind(int64_t{m.context_total}).Bind(int64_t{m.prompt_tokens});
-    s.Bind(m.predicted_decode_tok_s).Bind(m.measured_decode_tok_s).Bind(m.predicted_ttft_ms).Bind(m.measured_ttft_ms);
-    s.Bind(m.predicted_load_s).Bind(m.measured_load_s).Bind(ToJson(m.predicted_memory)).Bind(ToJson(m.measured_memory));
+    s.Bind(m.predicted_decode_tok_s)
+        .Bind(m.measured_decode_tok_s)
+        .Bind(m.predicted_ttft_ms)
+        .Bind(m.measured_ttft_ms);
+    s.Bind(m.predicted_load_s)
+        .Bind(m.measured_load_s)
+        .Bind(ToJson(m.predicted_memory))
+        .Bind(ToJson(m.measured_memory));
     s.Bind(m.unix_s).Bind(int64_t{m.tuned});
     if (s.Step() != SQLITE_DONE) return SqlError(db_, "keep a measurement");
     Statement trim(db_, "DELETE FROM measurement WHERE id <= (SELECT MAX(id) FROM measurement) - ?");
@@ -153,9 +179,13 @@ class SqliteCalibrationStore final : public CalibrationStore {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<int> Forget(const std::string& engine, const std::string& backend, const std::string& device) override {
-    Statement s(db_, "DELETE FROM measurement WHERE (?1 = '' OR engine = ?1) AND (?2 = '' OR backend = ?2) AND (?3 = '' OR device = ?3)");
-    if (s.Bind(engine).Bind(backend).Bind(device).Step() != SQLITE_DONE) return SqlError(db_, "forget measurements");
+  absl::StatusOr<int> Forget(const std::string& engine, const std::string& backend,
+                             const std::string& device) override {
+    Statement s(db_,
+                "DELETE FROM measurement WHERE (?1 = '' OR engine = ?1) AND (?2 = '' OR backend = ?2) AND "
+                "(?3 = '' OR device = ?3)");
+    if (s.Bind(engine).Bind(backend).Bind(device).Step() != SQLITE_DONE)
+      return SqlError(db_, "forget measurements");
     return sqlite3_changes(db_);
   }
 
@@ -173,14 +203,16 @@ absl::StatusOr<sqlite3*> OpenOnce(const std::string& path) {
   }
   ::chmod(path.c_str(), 0600);
   sqlite3_busy_timeout(db, 2000);
-  const bool ok = sqlite3_exec(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", nullptr, nullptr, nullptr) == SQLITE_OK &&
+  const bool ok = sqlite3_exec(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", nullptr,
+                               nullptr, nullptr) == SQLITE_OK &&
                   sqlite3_exec(db, kSchema, nullptr, nullptr, nullptr) == SQLITE_OK;
   Statement probe(db, "SELECT COUNT(measured_memory), COUNT(tuned) FROM measurement");
   if (ok && probe.Step() == SQLITE_ROW) return db;
   const int code = sqlite3_errcode(db);
-  const absl::Status status = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR
-      ? Error(absl::StatusCode::kDataLoss, Reason::kInternal, "the measurements are damaged")
-      : SqlError(db, "open the measurements");
+  const absl::Status status =
+      code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR
+          ? Error(absl::StatusCode::kDataLoss, Reason::kInternal, "the measurements are damaged")
+          : SqlError(db, "open the measurements");
   sqlite3_close(db);
   return status;
 }

@@ -15,11 +15,11 @@
 
 namespace rumbo::testing {
 
-inline constexpr Bytes kSlot = 16 * kMiB;          // the unit of memory in these tests
-inline constexpr Bytes kSystemReserve = 256 * kMiB; // what the ledger keeps back
+inline constexpr Bytes kSlot = 16 * kMiB;            // the unit of memory in these tests
+inline constexpr Bytes kSystemReserve = 256 * kMiB;  // what the ledger keeps back
 
-// Engines "s", "m" and "l", which take one, two and four slots for the models of the format of that name, and one
-// session each unless the request says otherwise; beside them the built-in "fake".
+// Engines "s", "m" and "l", which take one, two and four slots for the models of the format of that name, and
+// one session each unless the request says otherwise; beside them the built-in "fake".
 inline const EngineCatalog& SlotCatalog() {
   static const EngineCatalog* catalog = [] {
     auto* out = new EngineCatalog;
@@ -43,11 +43,11 @@ struct Heard final : AnswerSink {
   std::optional<Placement> placement;
   int started = 0, ends = 0;
   uint32_t tokens = 0;
-  bool in_order = true;      // tokens came as 1, 2, 3 ...
-  bool after_end = false;    // something came after the end
+  bool in_order = true;    // tokens came as 1, 2, 3 ...
+  bool after_end = false;  // something came after the end
   absl::Status status;
   std::optional<FinishedEvent> finished;
-  bool pause = false;        // asks for a pause at each chunk
+  bool pause = false;  // asks for a pause at each chunk
 
   void OnPlaced(const Placement& p) override {
     after_end = after_end || ends > 0;
@@ -85,7 +85,10 @@ class CoreWorld {
     parts.wall = &wall;
     parts.catalog = &SlotCatalog();
     parts.calibration = &calibration;
-    parts.engines = {{"s", "", "1", {"cpu"}}, {"m", "", "1", {"cpu"}}, {"l", "", "1", {"cpu"}}, {"fake", "", "1", {"cpu"}}};
+    parts.engines = {{"s", "", "1", {"cpu"}},
+                     {"m", "", "1", {"cpu"}},
+                     {"l", "", "1", {"cpu"}},
+                     {"fake", "", "1", {"cpu"}}};
     core = Core::Create(std::move(options), parts);
   }
 
@@ -135,7 +138,8 @@ class CoreWorld {
   // The answers of the short calls, once run.
   template <typename T>
   struct Answer {
-    std::shared_ptr<std::optional<absl::StatusOr<T>>> value = std::make_shared<std::optional<absl::StatusOr<T>>>();
+    std::shared_ptr<std::optional<absl::StatusOr<T>>> value =
+        std::make_shared<std::optional<absl::StatusOr<T>>>();
     bool come() const { return value->has_value(); }
     absl::Status status() const { return (*value)->status(); }
     T& get() const { return ***value; }
@@ -157,7 +161,8 @@ class CoreWorld {
     spec.model = model;
     return Load(std::move(spec));
   }
-  Answer<std::vector<std::string>> Unload(const std::string& name, std::optional<std::chrono::milliseconds> drain = {}) {
+  Answer<std::vector<std::string>> Unload(const std::string& name,
+                                          std::optional<std::chrono::milliseconds> drain = {}) {
     Answer<std::vector<std::string>> answer;
     core->UnloadModel(name, drain, answer.callback());
     Run();

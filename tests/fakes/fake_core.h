@@ -17,11 +17,12 @@
 
 namespace rumbo {
 
-// A Core for tests of the front doors: one model, "fake", whose answers the test writes. Answers run on their own
-// thread, as engines' do. What was asked and what was cancelled is kept for the test to look at.
+// A Core for tests of the front doors: one model, "fake", whose answers the test writes. Answers run on their
+// own thread, as engines' do. What was asked and what was cancelled is kept for the test to look at.
 class FakeCore : public Core {
  public:
-  // How one answer goes. Runs on an engine thread; returns when the answer has ended. `call` says when to pause.
+  // How one answer goes. Runs on an engine thread; returns when the answer has ended. `call` says when to
+  // pause.
   class Call;
   using Script = std::function<void(const InferenceRequest&, AnswerSink&, Call&)>;
 
@@ -71,7 +72,9 @@ class FakeCore : public Core {
     const std::function<void()> on_pause_;
   };
 
-  FakeCore() { script_ = [](const InferenceRequest& r, AnswerSink& s, Call& c) { Count(r, s, c); }; }
+  FakeCore() {
+    script_ = [](const InferenceRequest& r, AnswerSink& s, Call& c) { Count(r, s, c); };
+  }
 
   ~FakeCore() override {
     for (auto& call : calls_) call->Cancel();
@@ -159,7 +162,8 @@ class FakeCore : public Core {
   // ---- Core ----
   void Start() override {}
 
-  std::unique_ptr<GenerateCall> Generate(InferenceRequest request, std::shared_ptr<AnswerSink> sink) override {
+  std::unique_ptr<GenerateCall> Generate(InferenceRequest request,
+                                         std::shared_ptr<AnswerSink> sink) override {
     auto call = std::make_shared<Call>([this] {
       std::lock_guard lock(mutex_);
       ++pauses_;
@@ -171,16 +175,17 @@ class FakeCore : public Core {
     calls_.push_back(call);
     requests_.push_back(request);
     changed_.notify_all();
-    threads_.emplace_back([this, request = std::move(request), sink = std::move(sink), call, script = script_] {
-      if (request.model != "fake") {
-        sink->OnEnd(NoModel(request.model), nullptr);
-      } else {
-        script(request, *sink, *call);
-      }
-      std::lock_guard end_lock(mutex_);
-      ++ended_;
-      changed_.notify_all();
-    });
+    threads_.emplace_back(
+        [this, request = std::move(request), sink = std::move(sink), call, script = script_] {
+          if (request.model != "fake") {
+            sink->OnEnd(NoModel(request.model), nullptr);
+          } else {
+            script(request, *sink, *call);
+          }
+          std::lock_guard end_lock(mutex_);
+          ++ended_;
+          changed_.notify_all();
+        });
     return handle;
   }
 
@@ -193,7 +198,9 @@ class FakeCore : public Core {
     ready.info.context_trained = 2048;
     done(std::move(ready));
   }
-  void ListModels(Callback<std::vector<StoredModel>> done) override { done(std::vector<StoredModel>{Model()}); }
+  void ListModels(Callback<std::vector<StoredModel>> done) override {
+    done(std::vector<StoredModel>{Model()});
+  }
   void GetModel(std::string name, Callback<StoredModel> done) override {
     if (name != "fake") return done(NoModel(name));
     done(Model());
@@ -216,7 +223,9 @@ class FakeCore : public Core {
   void Advise(AdviceQuery, Callback<std::vector<AdviceRow>> done) override { done(std::vector<AdviceRow>{}); }
   void GetTopology(std::string, bool, Callback<Topology> done) override { done(Topology{}); }
   void ListInstances(Callback<std::vector<InstanceInfo>> done) override { done(std::vector<InstanceInfo>{}); }
-  std::shared_ptr<void> WatchInstances(std::function<void(const InstanceInfo&, bool)>) override { return nullptr; }
+  std::shared_ptr<void> WatchInstances(std::function<void(const InstanceInfo&, bool)>) override {
+    return nullptr;
+  }
   void GetStatus(Callback<CoreStatus> done) override { done(CoreStatus{}); }
   void Drain(std::chrono::milliseconds, std::function<void()> done) override { done(); }
 

@@ -9,14 +9,14 @@
 #include "base/status.h"
 #include "engines/api/engine.h"
 
-// A Launcher whose processes do what the test says, and nothing else. Everything runs on the given executor, so that with
-// a ManualExecutor no thread and no real time is involved.
+// A Launcher whose processes do what the test says, and nothing else. Everything runs on the given executor,
+// so that with a ManualExecutor no thread and no real time is involved.
 //
 // Clone-me: a test for a new engine kind starts from FakeProcess.
 namespace rumbo {
 
-// One answer that a fake process was asked for. The test plays the engine: Start, Token (any number), then Finish or
-// End. Cancel and the deadline end it by themselves, as gRPC does.
+// One answer that a fake process was asked for. The test plays the engine: Start, Token (any number), then
+// Finish or End. Cancel and the deadline end it by themselves, as gRPC does.
 class FakeReply : public std::enable_shared_from_this<FakeReply> {
  public:
   FakeReply(Executor* executor, GenerateRequest request, std::shared_ptr<GenerateSink> sink)
@@ -99,12 +99,16 @@ class FakeProcess : public std::enable_shared_from_this<FakeProcess> {
   const LaunchSpec spec;
   const int64_t pid;
   std::vector<std::shared_ptr<FakeReply>> replies;  // in the order of asking
-  bool silent = false;      // stopped: answers no GetStats, and no Stop with a grace
+  bool silent = false;                              // stopped: answers no GetStats, and no Stop with a grace
   EngineStats stats;
-  EngineInfo info;          // what Ready reports
+  EngineInfo info;  // what Ready reports
 
-  void Started() { if (alive()) callbacks_.on_started(pid); }
-  void Progress(double fraction) { if (alive() && !ready_) callbacks_.on_progress(fraction, "weights"); }
+  void Started() {
+    if (alive()) callbacks_.on_started(pid);
+  }
+  void Progress(double fraction) {
+    if (alive() && !ready_) callbacks_.on_progress(fraction, "weights");
+  }
   void Ready() {
     if (!alive() || std::exchange(ready_, true)) return;
     callbacks_.on_ready(std::make_shared<ProcessEngine>(shared_from_this()), info);
@@ -161,28 +165,40 @@ class FakeProcess : public std::enable_shared_from_this<FakeProcess> {
       if (!process->alive()) {
         process->executor_->Post([reply] { reply->Crash(); });
       } else if (deadline != Deadline::max()) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - process->executor_->clock().Now());
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(deadline - process->executor_->clock().Now());
         process->executor_->PostAfter(left, [weak = std::weak_ptr<FakeReply>(reply)] {
           if (const auto late = weak.lock()) {
-            late->End(Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded, "the deadline passed"));
+            late->End(
+                Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded, "the deadline passed"));
           }
         });
       }
       return std::make_unique<FakeReply::Call>(std::move(reply));
     }
-    void Embed(std::vector<std::string> inputs, std::string, bool, Deadline, Callback<EmbeddingResult> done) override {
+    void Embed(std::vector<std::string> inputs, std::string, bool, Deadline,
+               Callback<EmbeddingResult> done) override {
       EmbeddingResult result;
       result.embeddings.resize(inputs.size());
       done(std::move(result));
     }
-    void Rerank(std::string, std::vector<std::string>, Deadline, Callback<RerankScores> done) override { done(RerankScores{}); }
-    void Tokenize(std::string, bool, bool, Deadline, Callback<TokenizeResult> done) override { done(TokenizeResult{}); }
-    void Detokenize(std::vector<int32_t>, Deadline, Callback<std::string> done) override { done(std::string()); }
-    void ApplyTemplate(const ChatInput&, Deadline, Callback<TemplateResult> done) override { done(TemplateResult{}); }
+    void Rerank(std::string, std::vector<std::string>, Deadline, Callback<RerankScores> done) override {
+      done(RerankScores{});
+    }
+    void Tokenize(std::string, bool, bool, Deadline, Callback<TokenizeResult> done) override {
+      done(TokenizeResult{});
+    }
+    void Detokenize(std::vector<int32_t>, Deadline, Callback<std::string> done) override {
+      done(std::string());
+    }
+    void ApplyTemplate(const ChatInput&, Deadline, Callback<TemplateResult> done) override {
+      done(TemplateResult{});
+    }
     void GetStats(Deadline deadline, Callback<EngineStats> done) override {
       const auto process = process_.lock();
       if (!process->silent && process->alive()) return done(process->stats);
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - process->executor_->clock().Now());
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - process->executor_->clock().Now());
       process->executor_->PostAfter(left, [done = std::move(done)] {
         done(Error(absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded, "no answer"));
       });
@@ -224,11 +240,12 @@ class FakeLauncher final : public Launcher {
  public:
   explicit FakeLauncher(Executor* executor) : executor_(executor) {}
 
-  bool auto_ready = true;  // processes become ready by themselves, at once
+  bool auto_ready = true;                               // processes become ready by themselves, at once
   std::vector<std::shared_ptr<FakeProcess>> processes;  // all that were ever launched
 
   std::unique_ptr<LaunchedEngine> Launch(const LaunchSpec& spec, LaunchCallbacks callbacks) override {
-    auto process = std::make_shared<FakeProcess>(executor_, spec, std::move(callbacks), 1000 + static_cast<int64_t>(processes.size()));
+    auto process = std::make_shared<FakeProcess>(executor_, spec, std::move(callbacks),
+                                                 1000 + static_cast<int64_t>(processes.size()));
     processes.push_back(process);
     if (auto_ready) {
       executor_->Post([process] {

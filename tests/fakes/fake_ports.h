@@ -9,7 +9,8 @@
 #include "base/status.h"
 #include "daemon/core/ports.h"
 
-// The outside world of daemon/core, in memory. Answers come later on the given executor, as those of real ports do.
+// The outside world of daemon/core, in memory. Answers come later on the given executor, as those of real
+// ports do.
 namespace rumbo {
 
 class FakeModelStore final : public ModelStore {
@@ -32,8 +33,8 @@ class FakeModelStore final : public ModelStore {
     }
     executor_->Post([this, done = std::move(done)] { done(Contents()); });
   }
-  void Import(ImportSpec spec, std::shared_ptr<std::atomic<bool>>, std::function<void(const StepProgress&)> progress,
-              Callback<StoredModel> done) override {
+  void Import(ImportSpec spec, std::shared_ptr<std::atomic<bool>>,
+              std::function<void(const StepProgress&)> progress, Callback<StoredModel> done) override {
     executor_->Post([this, spec = std::move(spec), progress = std::move(progress), done = std::move(done)] {
       progress({"hash", 1, 2, 0.5});
       StoredModel model = models[spec.name];
@@ -91,10 +92,10 @@ class FakeTopologySource final : public TopologySource {
  public:
   explicit FakeTopologySource(Executor* executor) : executor_(executor) {}
 
-  Topology topology;         // what Probe answers
-  absl::Status probe_status; // instead, where not OK
-  std::map<std::string, Bytes> free;               // pool id -> what RefreshMemory reports
-  std::map<int64_t, Bytes> process_bytes;          // by pid
+  Topology topology;                       // what Probe answers
+  absl::Status probe_status;               // instead, where not OK
+  std::map<std::string, Bytes> free;       // pool id -> what RefreshMemory reports
+  std::map<int64_t, Bytes> process_bytes;  // by pid
   std::map<std::string, Topology> profiles;
   int probes = 0;
 
@@ -105,7 +106,7 @@ class FakeTopologySource final : public TopologySource {
       done(topology);
     });
   }
-  bool changed = false;      // what RefreshMemory answers, once
+  bool changed = false;  // what RefreshMemory answers, once
   bool RefreshMemory(Topology& t) override {
     for (MemoryPool& pool : t.pools) {
       if (const auto it = free.find(pool.id); it != free.end()) pool.free_bytes = it->second;

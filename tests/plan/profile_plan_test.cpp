@@ -34,7 +34,8 @@ class ProfilePlanTest : public ::testing::Test {
       path = folder_ + "/" + name;
       EXPECT_TRUE(bench::WriteFolderShape(name, path).ok()) << name;
     }
-    const auto d = DescriptorFromJson(bench::RunProgram({std::string(RUMBO_BIN_DIR) + "/rumbo-inspect", path}, ""));
+    const auto d =
+        DescriptorFromJson(bench::RunProgram({std::string(RUMBO_BIN_DIR) + "/rumbo-inspect", path}, ""));
     EXPECT_TRUE(d.ok()) << name;
     return cache[name] = *d;
   }
@@ -202,7 +203,8 @@ TEST_F(ProfilePlanTest, EveryShapeOnEveryProfileIsAPlanOrAReason) {
         for (const auto& [pool, bytes] : sums) {
           const MemoryPool* p = machine.FindPool(pool);
           ASSERT_NE(p, nullptr);
-          EXPECT_LE(bytes, p->free_bytes.value_or(p->total_bytes.value_or(0))) << profile << " " << shape.name;
+          EXPECT_LE(bytes, p->free_bytes.value_or(p->total_bytes.value_or(0)))
+              << profile << " " << shape.name;
         }
       } else {
         ++refused;

@@ -33,7 +33,8 @@ size_t AnswerText::HeldBack() const {
   size_t held = 0;
   for (const std::string& stop : stops_) {
     for (size_t length = std::min(stop.size() - 1, pending_.size()); length > held; --length) {
-      if (std::string_view(pending_).substr(pending_.size() - length) == std::string_view(stop).substr(0, length)) {
+      if (std::string_view(pending_).substr(pending_.size() - length) ==
+          std::string_view(stop).substr(0, length)) {
         held = length;
         break;
       }

@@ -6,8 +6,8 @@
 
 namespace rumbo {
 
-// Turns the pieces of tokens into text that may be sent: complete UTF-8 characters, nothing from a stop string
-// on, nothing that may still become part of one. Single-threaded.
+// Turns the pieces of tokens into text that may be sent: complete UTF-8 characters, nothing from a stop
+// string on, nothing that may still become part of one. Single-threaded.
 class AnswerText {
  public:
   explicit AnswerText(std::vector<std::string> stop_strings);

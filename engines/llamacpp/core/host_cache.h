@@ -9,8 +9,8 @@
 
 namespace rumbo {
 
-// States of sequences that had to leave the KV cache, in host memory, up to a number of bytes. When full, what is
-// cheapest to lose goes: few tokens, long unused.
+// States of sequences that had to leave the KV cache, in host memory, up to a number of bytes. When full,
+// what is cheapest to lose goes: few tokens, long unused.
 //
 // Threading: the decode loop's thread only.
 class HostCache {
@@ -25,14 +25,15 @@ class HostCache {
 
   explicit HostCache(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Keeps the entry, unless another holds all its tokens or it alone exceeds the limit. Entries whose tokens it
-  // begins with are dropped.
+  // Keeps the entry, unless another holds all its tokens or it alone exceeds the limit. Entries whose tokens
+  // it begins with are dropped.
   void Put(Entry entry);
 
-  // The entry with the longest beginning of `prompt` that `usable(entry, common tokens)` accepts; null where none
-  // has one. The pointer holds until the next Put.
+  // The entry with the longest beginning of `prompt` that `usable(entry, common tokens)` accepts; null where
+  // none has one. The pointer holds until the next Put.
   template <typename Usable>
-  const Entry* Find(const std::string& key, const std::vector<TokenId>& prompt, uint32_t* length, Usable usable);
+  const Entry* Find(const std::string& key, const std::vector<TokenId>& prompt, uint32_t* length,
+                    Usable usable);
 
   uint64_t bytes() const { return bytes_; }
   uint64_t max_bytes() const { return max_bytes_; }
@@ -51,8 +52,8 @@ class HostCache {
 uint32_t CommonPrefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b);
 
 template <typename Usable>
-const HostCache::Entry* HostCache::Find(const std::string& key, const std::vector<TokenId>& prompt, uint32_t* length,
-                                        Usable usable) {
+const HostCache::Entry* HostCache::Find(const std::string& key, const std::vector<TokenId>& prompt,
+                                        uint32_t* length, Usable usable) {
   Entry* best = nullptr;
   *length = 0;
   for (Entry& entry : entries_) {

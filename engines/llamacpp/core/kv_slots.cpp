@@ -17,7 +17,10 @@ constexpr uint32_t kMarkDistance = 512;
 }  // namespace
 
 KvSlots::KvSlots(ModelPort* port, uint64_t host_bytes)
-    : port_(port), host_(host_bytes / 2), max_checkpoint_bytes_(host_bytes / 2), slots_(port->traits().sequences) {}
+    : port_(port),
+      host_(host_bytes / 2),
+      max_checkpoint_bytes_(host_bytes / 2),
+      slots_(port->traits().sequences) {}
 
 bool KvSlots::NeedsMarks() const { return !port_->traits().rewindable || port_->traits().window > 0; }
 
@@ -39,7 +42,8 @@ uint32_t KvSlots::Reachable(SequenceId sequence, uint32_t common, bool* from_mar
   return best;
 }
 
-KvSlots::Source KvSlots::BestSource(const std::string& key, const std::vector<TokenId>& prompt, SequenceId except) {
+KvSlots::Source KvSlots::BestSource(const std::string& key, const std::vector<TokenId>& prompt,
+                                    SequenceId except) {
   Source best;
   const auto most = static_cast<uint32_t>(prompt.size() - 1);
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -47,20 +51,23 @@ KvSlots::Source KvSlots::BestSource(const std::string& key, const std::vector<To
     const auto sequence = static_cast<SequenceId>(i);
     if (slot.state == State::kFree || slot.key != key || sequence == except) continue;
     bool from_mark = false;
-    const uint32_t length = Reachable(sequence, std::min(CommonPrefix(slot.tokens, prompt), most), &from_mark);
-    const bool better = length > best.length ||
-                        (length == best.length && length > 0 && slot.state == State::kRetained);
+    const uint32_t length =
+        Reachable(sequence, std::min(CommonPrefix(slot.tokens, prompt), most), &from_mark);
+    const bool better =
+        length > best.length || (length == best.length && length > 0 && slot.state == State::kRetained);
     if (better) best = {sequence, nullptr, length, from_mark};
   }
   uint32_t length = 0;
-  const HostCache::Entry* entry = host_.Find(key, prompt, &length, [&](const HostCache::Entry& e, uint32_t common) {
-    common = std::min(common, most);
-    if (common == e.tokens.size()) return common;
-    const PortTraits& traits = port_->traits();
-    const bool held = traits.rewindable && (traits.window == 0 ||
-                                            e.oldest <= std::max<int64_t>(0, int64_t{common} - traits.window));
-    return held ? common : 0;
-  });
+  const HostCache::Entry* entry =
+      host_.Find(key, prompt, &length, [&](const HostCache::Entry& e, uint32_t common) {
+        common = std::min(common, most);
+        if (common == e.tokens.size()) return common;
+        const PortTraits& traits = port_->traits();
+        const bool held =
+            traits.rewindable &&
+            (traits.window == 0 || e.oldest <= std::max<int64_t>(0, int64_t{common} - traits.window));
+        return held ? common : 0;
+      });
   if (entry != nullptr && length >= best.length + kMinRestore) best = {-1, entry, length, false};
   return best;
 }
@@ -72,7 +79,8 @@ SequenceId KvSlots::CheapestRetained(SequenceId except) const {
     const Slot& slot = slots_[i];
     if (slot.state != State::kRetained || static_cast<SequenceId>(i) == except) continue;
     // Cost of computing it again, per time it has lain unused.
-    const double worth = static_cast<double>(slot.tokens.size()) / static_cast<double>(tick_ - slot.last_used + 1);
+    const double worth =
+        static_cast<double>(slot.tokens.size()) / static_cast<double>(tick_ - slot.last_used + 1);
     if (cheapest < 0 || worth < lowest) {
       cheapest = static_cast<SequenceId>(i);
       lowest = worth;
@@ -153,7 +161,8 @@ bool KvSlots::MakeRoom(uint32_t need, SequenceId except) {
 
 bool KvSlots::CutBack(SequenceId sequence, const std::deque<Mark>& marks, uint32_t length, bool from_mark) {
   if (from_mark) {
-    const auto mark = std::find_if(marks.begin(), marks.end(), [&](const Mark& m) { return m.length == length; });
+    const auto mark =
+        std::find_if(marks.begin(), marks.end(), [&](const Mark& m) { return m.length == length; });
     RUMBO_CHECK(mark != marks.end());
     if (!port_->Restore(sequence, mark->state, true)) return false;
   }
@@ -169,7 +178,8 @@ uint32_t KvSlots::Install(const Source& source, SequenceId target) {
     if (held && source.length < source.entry->tokens.size()) held = port_->Truncate(target, source.length);
     if (held) slot.tokens.assign(source.entry->tokens.begin(), source.entry->tokens.begin() + source.length);
   } else if (source.sequence == target) {
-    held = source.length == slot.tokens.size() || CutBack(target, slot.marks, source.length, source.from_mark);
+    held =
+        source.length == slot.tokens.size() || CutBack(target, slot.marks, source.length, source.from_mark);
     if (held) slot.tokens.resize(source.length);
   } else {
     const Slot& from = slots_[Index(source.sequence)];
@@ -205,7 +215,8 @@ std::optional<KvSlots::Lease> KvSlots::Acquire(const std::string& key, const std
   if (target < 0) target = TakeSlot(source.sequence);
   if (target < 0 && retained) target = source.sequence;
   if (target < 0) return std::nullopt;
-  if (target == source.sequence && 2 * source.length < slots_[Index(target)].tokens.size()) SaveToHost(target);
+  if (target == source.sequence && 2 * source.length < slots_[Index(target)].tokens.size())
+    SaveToHost(target);
   // Evicting may have moved entries of the host cache about.
   if (source.entry != nullptr) source = BestSource(key, prompt, target);
 

@@ -12,11 +12,11 @@ namespace rumbo {
 
 // Who holds which sequence of the KV cache and with which tokens; finds prompts that are there already.
 //
-// A slot is free, live (a request works in it) or retained (a finished request's tokens, kept as cache until the
-// room is needed; then they move to host memory). Nothing is shared between different cache keys.
+// A slot is free, live (a request works in it) or retained (a finished request's tokens, kept as cache until
+// the room is needed; then they move to host memory). Nothing is shared between different cache keys.
 //
-// Layers with a window or a recurrent state cannot be cut back at will. For them checkpoints of just those layers are
-// kept in host memory while a prompt is read; a sequence can be cut back to any of them.
+// Layers with a window or a recurrent state cannot be cut back at will. For them checkpoints of just those
+// layers are kept in host memory while a prompt is read; a sequence can be cut back to any of them.
 //
 // Threading: the decode loop's thread only. Ownership: borrows the port.
 class KvSlots {
@@ -30,13 +30,12 @@ class KvSlots {
   };
 
   // A sequence for a request that may grow to `need` tokens, holding as much of `prompt` as can be had (never
-  // all of it: the last token is computed for its logits). nullopt while there is no room: all slots are live,
-  // or in a unified cache the cells do not suffice even without anything retained.
-  // O(slots * prompt).
+  // all of it: the last token is computed for its logits). nullopt while there is no room: all slots are
+  // live, or in a unified cache the cells do not suffice even without anything retained. O(slots * prompt).
   std::optional<Lease> Acquire(const std::string& key, const std::vector<TokenId>& prompt, uint32_t need);
 
-  // Looks again for a longer beginning of `prompt` than the live sequence holds and takes it over. Returns what
-  // the sequence holds now.
+  // Looks again for a longer beginning of `prompt` than the live sequence holds and takes it over. Returns
+  // what the sequence holds now.
   uint32_t Improve(SequenceId sequence, const std::vector<TokenId>& prompt);
 
   // `tokens` were computed behind what the live sequence holds.
@@ -44,8 +43,8 @@ class KvSlots {
   // Forgets all but `length` tokens of a live sequence. False where the memory cannot; it is then empty.
   bool Truncate(SequenceId sequence, uint32_t length);
 
-  // A part of a prompt was read: makes a checkpoint where the memory needs them and the last one is far enough back.
-  // With `end` the prompt is complete.
+  // A part of a prompt was read: makes a checkpoint where the memory needs them and the last one is far
+  // enough back. With `end` the prompt is complete.
   void Checkpoint(SequenceId sequence, bool end);
 
   // The request is over. Its tokens stay as cache if `keep`.
@@ -54,8 +53,8 @@ class KvSlots {
   // Drops the retained slot that is cheapest to lose. False where there is none.
   bool EvictOne();
 
-  // Moves the live sequence to the id `to`, which is free or retained; what is retained there moves the other way.
-  // False where nothing was moved.
+  // Moves the live sequence to the id `to`, which is free or retained; what is retained there moves the other
+  // way. False where nothing was moved.
   bool Move(SequenceId from, SequenceId to);
   bool IsLive(SequenceId sequence) const { return slots_[Index(sequence)].state == State::kLive; }
 

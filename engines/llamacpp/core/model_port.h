@@ -26,10 +26,10 @@ struct BatchToken {
 // What a model's memory can do. Constant after load.
 struct PortTraits {
   uint32_t vocabulary = 0;
-  uint32_t sequences = 0;           // ids 0 .. sequences-1
-  uint32_t context_total = 0;       // cells of all sequences together
+  uint32_t sequences = 0;             // ids 0 .. sequences-1
+  uint32_t context_total = 0;         // cells of all sequences together
   uint32_t context_per_sequence = 0;  // most tokens one sequence can hold
-  uint32_t batch = 0;               // most tokens of one Decode
+  uint32_t batch = 0;                 // most tokens of one Decode
   // All sequences share one pool of cells: copying a prefix costs nothing and shares its cells.
   bool unified = false;
   // A sequence can be cut back to any earlier length that OldestPosition allows. False for recurrent models,
@@ -66,22 +66,22 @@ class ModelPort {
   // valid until the next Decode.
   virtual float* Logits(size_t batch_index) = 0;
 
-  // Makes `to` (emptied first) hold what `from` holds. Returns false where the memory cannot do that; `to` is then
-  // empty.
+  // Makes `to` (emptied first) hold what `from` holds. Returns false where the memory cannot do that; `to` is
+  // then empty.
   virtual bool Copy(SequenceId from, SequenceId to) = 0;
 
-  // Forgets all but the first `length` tokens. The caller has checked rewindable and the window, or restored a state of
-  // that length before. False where the memory cannot; the sequence is then empty.
+  // Forgets all but the first `length` tokens. The caller has checked rewindable and the window, or restored
+  // a state of that length before. False where the memory cannot; the sequence is then empty.
   virtual bool Truncate(SequenceId sequence, uint32_t length) = 0;
 
   // The smallest position the sequence still holds in every layer; -1 when empty.
   virtual int32_t OldestPosition(SequenceId sequence) const = 0;
 
-  // The state of `sequence` as bytes; none where that fails. `only_window` saves just what cannot be cut back: the
-  // windows of windowed layers and the state of recurrent ones.
+  // The state of `sequence` as bytes; none where that fails. `only_window` saves just what cannot be cut
+  // back: the windows of windowed layers and the state of recurrent ones.
   virtual SequenceState Save(SequenceId sequence, bool only_window) = 0;
-  // Back into a sequence: an empty one, or with `only_window` one whose other layers hold at least as many tokens.
-  // False where that fails; the sequence is then empty.
+  // Back into a sequence: an empty one, or with `only_window` one whose other layers hold at least as many
+  // tokens. False where that fails; the sequence is then empty.
   virtual bool Restore(SequenceId sequence, const SequenceState& state, bool only_window) = 0;
 
   // The token ends the answer.
@@ -96,8 +96,8 @@ class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  // The next token, given logits it may scribble on. With `logprob`, also fills it as asked for in the request.
-  // Errors (a grammar that allows nothing, logits that are no numbers) end the answer.
+  // The next token, given logits it may scribble on. With `logprob`, also fills it as asked for in the
+  // request. Errors (a grammar that allows nothing, logits that are no numbers) end the answer.
   virtual absl::StatusOr<TokenId> Pick(float* logits, TokenLogprob* logprob) = 0;
 
   // The token became part of the answer.

@@ -11,7 +11,9 @@
 namespace rumbo {
 namespace {
 
-bool IsAlnum(uint32_t c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+bool IsAlnum(uint32_t c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
 bool IsHex(uint32_t c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f'); }
 
 // A character as it may stand in a GBNF literal or class.
@@ -172,7 +174,8 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // The character an escape stands for; at_ is on the letter after the backslash and is moved past the escape.
+  // The character an escape stands for; at_ is on the letter after the backslash and is moved past the
+  // escape.
   absl::StatusOr<uint32_t> EscapedCharacter() {
     if (Ends()) return Refuse("a backslash with nothing after it");
     const uint32_t c = characters_[at_];
@@ -331,7 +334,8 @@ absl::StatusOr<std::string> RegexToGrammar(std::string_view regex) {
                  "sampling.regex is longer than " + std::to_string(kMaxRegexBytes) + " bytes");
   }
   if (!IsValidUtf8(regex)) {
-    return Error(absl::StatusCode::kInvalidArgument, Reason::kInvalidUtf8, "sampling.regex is not valid UTF-8");
+    return Error(absl::StatusCode::kInvalidArgument, Reason::kInvalidUtf8,
+                 "sampling.regex is not valid UTF-8");
   }
   return Parser(regex).Run();
 }

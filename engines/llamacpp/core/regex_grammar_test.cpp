@@ -28,9 +28,10 @@ TEST(RegexGrammarTest, WritesWhatTheExpressionMeans) {
 }
 
 TEST(RegexGrammarTest, RefusesWhatItCannotKeep) {
-  for (const char* regex : {"(?i)abc", "^(?=a)b$", "a(?!b)", "(?<=a)b", "(a)\\1", "\\bword", "a$b", "a^b", "*a", "a**", "a++",
-                            "(a", "a)", "[a", "[z-a]", "a{2,1}", "a{1,100000}", "a{x}", "\\", "\\x1", "[[:alpha:]]", "[\\D]",
-                            "\\p{L}", "\\uD83D"}) {
+  for (const char* regex :
+       {"(?i)abc",     "^(?=a)b$", "a(?!b)", "(?<=a)b", "(a)\\1",      "\\bword", "a$b",    "a^b",
+        "*a",          "a**",      "a++",    "(a",      "a)",          "[a",      "[z-a]",  "a{2,1}",
+        "a{1,100000}", "a{x}",     "\\",     "\\x1",    "[[:alpha:]]", "[\\D]",   "\\p{L}", "\\uD83D"}) {
     const auto grammar = RegexToGrammar(regex);
     ASSERT_FALSE(grammar.ok()) << regex << " became " << *grammar;
     EXPECT_EQ(grammar.status().code(), absl::StatusCode::kInvalidArgument);

@@ -35,11 +35,11 @@ struct Scheduler::Run {
   AnswerText text;
   SequenceId sequence = -1;
   Phase phase = Phase::kPrefill;
-  uint64_t leader = 0;        // kHeld: whose prompt is waited for
+  uint64_t leader = 0;         // kHeld: whose prompt is waited for
   uint32_t leader_length = 0;  // kHeld: up to where
-  uint32_t cached = 0;        // prompt tokens that were not computed for this run
-  uint32_t need = 0;          // prompt and answer together
-  TokenId next = 0;           // kDecode: sampled, not computed yet
+  uint32_t cached = 0;         // prompt tokens that were not computed for this run
+  uint32_t need = 0;           // prompt and answer together
+  TokenId next = 0;            // kDecode: sampled, not computed yet
   uint32_t generated = 0;
   uint32_t unsent_tokens = 0;  // in pieces held back
   std::vector<TokenLogprob> unsent_logprobs;
@@ -51,7 +51,11 @@ struct Scheduler::Run {
 };
 
 Scheduler::Scheduler(ModelPort* port, const Clock* clock, SchedulerOptions options)
-    : port_(port), clock_(clock), options_(options), slots_(port, options.host_cache_bytes), model_(options.prefill_chunk) {
+    : port_(port),
+      clock_(clock),
+      options_(options),
+      slots_(port, options.host_cache_bytes),
+      model_(options.prefill_chunk) {
   RUMBO_CHECK(options_.sessions >= 1 && options_.sessions <= port->traits().sequences);
   RUMBO_CHECK(options_.prefill_chunk >= 1 && options_.prefill_chunk <= port->traits().batch);
 }
@@ -69,8 +73,8 @@ void Scheduler::Submit(Job job) {
     refused = InvalidArgument("the prompt is empty");
   } else if (job.prompt.size() >= options_.context_per_session) {
     refused = Error(absl::StatusCode::kInvalidArgument, Reason::kPromptTooLong,
-                    "the prompt has " + std::to_string(job.prompt.size()) + " tokens and a session's context " +
-                        std::to_string(options_.context_per_session),
+                    "the prompt has " + std::to_string(job.prompt.size()) +
+                        " tokens and a session's context " + std::to_string(options_.context_per_session),
                     "Shorten the prompt, or load the model with more context per session.");
   } else if (waiting_.size() >= options_.max_waiting) {
     refused = RetryableError(absl::StatusCode::kResourceExhausted, Reason::kQueueFull,
@@ -197,8 +201,8 @@ bool Scheduler::Step() {
   const uint32_t allowed = model_.PrefillTokens(decoding);
   uint32_t budget = allowed;
 
-  // A pool of cells for all takes everything in one pass over the weights; separate streams are computed one by
-  // one, or the batch would be split where its sequences differ in length.
+  // A pool of cells for all takes everything in one pass over the weights; separate streams are computed one
+  // by one, or the batch would be split where its sequences differ in length.
   const bool one_pass = port_->traits().unified;
   bool computed = false;
   if (!one_pass) CloseGaps();
@@ -218,15 +222,17 @@ bool Scheduler::Step() {
   return computed;
 }
 
-// Separate streams are computed in one pass only where their ids follow each other; each gap costs another pass over
-// the weights. Moves the last stream into the first gap that is not in use, once gaps have stayed for a while.
+// Separate streams are computed in one pass only where their ids follow each other; each gap costs another
+// pass over the weights. Moves the last stream into the first gap that is not in use, once gaps have stayed
+// for a while.
 void Scheduler::CloseGaps() {
   std::vector<Run*> decoding;
   for (const auto& run : running_) {
     if (!run->over && run->phase == Phase::kDecode && !run->paused) decoding.push_back(run.get());
   }
   if (decoding.size() < 2) return;
-  std::sort(decoding.begin(), decoding.end(), [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
+  std::sort(decoding.begin(), decoding.end(),
+            [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
   SequenceId gap = -1;
   for (size_t i = 1; i < decoding.size() && gap < 0; ++i) {
     const SequenceId next = decoding[i - 1]->sequence + 1;
@@ -244,7 +250,8 @@ void Scheduler::AddDecodes() {
     if (!run->over && run->phase == Phase::kDecode && !run->paused) decoding.push_back(run.get());
   }
   // libllama computes separate streams in one pass only where their ids follow each other.
-  std::sort(decoding.begin(), decoding.end(), [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
+  std::sort(decoding.begin(), decoding.end(),
+            [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
   for (Run* run : decoding) {
     if (batch_.size() >= port_->traits().batch) break;
     parts_.push_back({run, batch_.size(), 1, false});
@@ -268,8 +275,8 @@ void Scheduler::Announce(Run* run) {
   run->job.sink->OnStarted({static_cast<uint32_t>(run->job.prompt.size()), run->cached});
 }
 
-// Each output costs a pass over the vocabulary's weights, which separate streams share only while decoding. So the
-// last token of a prompt is computed with the answers' tokens, unless there are none.
+// Each output costs a pass over the vocabulary's weights, which separate streams share only while decoding.
+// So the last token of a prompt is computed with the answers' tokens, unless there are none.
 bool Scheduler::LastWithAnswers() const { return !port_->traits().unified && running_.size() > 1; }
 
 // All of the prompt but its last token is there.
@@ -288,13 +295,15 @@ std::vector<Scheduler::Run*> Scheduler::PrefillOrder() {
     const double remaining = static_cast<double>(run->job.prompt.size() - Computed(*run));
     keyed.emplace_back(remaining - kAging * speed * Millis(run->job.submitted, now), run.get());
   }
-  std::stable_sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(keyed.begin(), keyed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Run*> order;
   for (const auto& [key, run] : keyed) order.push_back(run);
   return order;
 }
 
-// Where the next chunk of a prompt ends: at most `budget` tokens on, and at the points other requests wait for.
+// Where the next chunk of a prompt ends: at most `budget` tokens on, and at the points other requests wait
+// for.
 uint32_t Scheduler::ChunkEnd(const Run& run, uint32_t budget) const {
   const uint32_t begin = Computed(run);
   const uint32_t room = std::min(budget, static_cast<uint32_t>(port_->traits().batch - batch_.size()));
@@ -337,8 +346,8 @@ void Scheduler::Account(double ms) {
   stats_.step_ms += (stats_.step_ms == 0 ? 1 : kBlend) * (ms - stats_.step_ms);
 }
 
-// Without room, although every request has its share: gives up a cached prompt or else the youngest request, and
-// the next step tries again. A failed computation leaves all its sequences undefined.
+// Without room, although every request has its share: gives up a cached prompt or else the youngest request,
+// and the next step tries again. A failed computation leaves all its sequences undefined.
 void Scheduler::OnTrouble(DecodeResult result) {
   if (result == DecodeResult::kFailed) {
     for (const Part& part : parts_) Fail(part.run, Internal("the model could not be computed"));

@@ -16,17 +16,18 @@
 namespace rumbo {
 
 struct SchedulerOptions {
-  uint32_t sessions = 1;              // requests that run at once
-  uint32_t context_per_session = 0;   // tokens of prompt and answer each is guaranteed
-  uint32_t prefill_chunk = 512;       // most prompt tokens per step
-  uint32_t max_waiting = 4096;        // requests in the queue; more are refused
+  uint32_t sessions = 1;             // requests that run at once
+  uint32_t context_per_session = 0;  // tokens of prompt and answer each is guaranteed
+  uint32_t prefill_chunk = 512;      // most prompt tokens per step
+  uint32_t max_waiting = 4096;       // requests in the queue; more are refused
   bool share_prefixes = true;
-  uint64_t host_cache_bytes = 0;         // host memory for states that leave the KV cache
+  uint64_t host_cache_bytes = 0;  // host memory for states that leave the KV cache
 };
 
-// Runs many answers over one model by continuous batching: each step computes one token for every running answer
-// and, as far as that does not stall them, tokens of prompts. Prompts with a common beginning compute it once:
-// what is cached is reused, and a request that arrives while another computes the same beginning waits for it.
+// Runs many answers over one model by continuous batching: each step computes one token for every running
+// answer and, as far as that does not stall them, tokens of prompts. Prompts with a common beginning compute
+// it once: what is cached is reused, and a request that arrives while another computes the same beginning
+// waits for it.
 //
 // Threading: one thread for everything; nothing blocks but Step, for as long as the model computes.
 // Ownership: borrows port and clock; owns the jobs. Sinks are called from within Submit, Cancel and Step.
@@ -35,7 +36,8 @@ class Scheduler {
   Scheduler(ModelPort* port, const Clock* clock, SchedulerOptions options);
   ~Scheduler();
 
-  // Takes the job. Fails it at once where it can never run (kPromptTooLong) or the queue is full (kQueueFull).
+  // Takes the job. Fails it at once where it can never run (kPromptTooLong) or the queue is full
+  // (kQueueFull).
   void Submit(Job job);
 
   // Ends the job with kCancelled; its slot is free when this returns. Unknown ids are ignored.
@@ -68,7 +70,7 @@ class Scheduler {
   // One step.
   struct Part {  // a run's share of the batch
     Run* run;
-    size_t first;     // index in the batch
+    size_t first;  // index in the batch
     uint32_t tokens;
     bool prefill;
   };

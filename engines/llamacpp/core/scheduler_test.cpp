@@ -68,7 +68,8 @@ class SchedulerTest : public testing::TestWithParam<bool> {
     scheduler_ = std::make_unique<Scheduler>(port_.get(), &clock_, options);
   }
 
-  std::shared_ptr<FakeSink> Submit(std::vector<TokenId> prompt, uint32_t max_tokens, const std::string& owner = "") {
+  std::shared_ptr<FakeSink> Submit(std::vector<TokenId> prompt, uint32_t max_tokens,
+                                   const std::string& owner = "") {
     Job job;
     job.id = ++last_id_;
     job.prompt = std::move(prompt);
@@ -96,7 +97,8 @@ class SchedulerTest : public testing::TestWithParam<bool> {
 TEST_P(SchedulerTest, AnswersEqualThoseOfEachPromptAlone) {
   Make(4, 256);
   std::vector<std::shared_ptr<FakeSink>> sinks;
-  for (TokenId i = 0; i < 9; ++i) sinks.push_back(Submit(Range(10 * i + 1, 30 + static_cast<size_t>(7 * i)), 20));
+  for (TokenId i = 0; i < 9; ++i)
+    sinks.push_back(Submit(Range(10 * i + 1, 30 + static_cast<size_t>(7 * i)), 20));
   RunAll();
   for (TokenId i = 0; i < 9; ++i) {
     const auto& sink = *sinks[static_cast<size_t>(i)];
@@ -139,8 +141,8 @@ TEST_P(SchedulerTest, NestedPrefixesAreEachComputedOnce) {
   Make(4, 512);
   const auto x = Range(1, 100);
   const auto y = Range(200, 100);
-  const std::vector<std::vector<TokenId>> prompts = {Concat(x, Range(400, 50)), Concat(Concat(x, y), Range(500, 9)),
-                                                     Concat(Concat(x, y), Range(600, 9))};
+  const std::vector<std::vector<TokenId>> prompts = {
+      Concat(x, Range(400, 50)), Concat(Concat(x, y), Range(500, 9)), Concat(Concat(x, y), Range(600, 9))};
   std::vector<std::shared_ptr<FakeSink>> sinks;
   for (const auto& prompt : prompts) sinks.push_back(Submit(prompt, 3));
   RunAll();
@@ -274,7 +276,8 @@ TEST_P(SchedulerTest, StreamsWithGapsAreMovedTogether) {
   for (TokenId i = 0; i < 6; ++i) sinks.push_back(Submit(Range(100 * i + 1, 20), i % 2 == 0 ? 5 : 120));
   RunAll();
   for (TokenId i = 0; i < 6; ++i) {
-    EXPECT_EQ(sinks[static_cast<size_t>(i)]->text, Expected(Range(100 * i + 1, 20), i % 2 == 0 ? 5 : 120)) << i;
+    EXPECT_EQ(sinks[static_cast<size_t>(i)]->text, Expected(Range(100 * i + 1, 20), i % 2 == 0 ? 5 : 120))
+        << i;
   }
   EXPECT_EQ(port_->copies > 0, !GetParam());
 }
@@ -285,7 +288,8 @@ TEST_P(SchedulerTest, SharingWorksInsideAWindow) {
   for (TokenId i = 0; i < 4; ++i) sinks.push_back(Submit(Concat(Range(1, 200), Range(300 + 20 * i, 100)), 5));
   RunAll();
   for (TokenId i = 0; i < 4; ++i) {
-    EXPECT_EQ(sinks[static_cast<size_t>(i)]->text, Expected(Concat(Range(1, 200), Range(300 + 20 * i, 100)), 5));
+    EXPECT_EQ(sinks[static_cast<size_t>(i)]->text,
+              Expected(Concat(Range(1, 200), Range(300 + 20 * i, 100)), 5));
   }
   EXPECT_EQ(sinks[3]->finished.cached_tokens, 200u);
 }
@@ -445,7 +449,7 @@ TEST(StepModelTest, BurstsAreReadQuicklyAndStreamsOfPromptsDelayFewTokens) {
 TEST(StepModelTest, SlowModelsAreNotStalledLongerThanTheLimit) {
   StepModel model(512);
   model.AddDecode(1, 200);
-  model.AddPrefill(512, 10240);  // 20 ms a token
+  model.AddPrefill(512, 10240);            // 20 ms a token
   EXPECT_EQ(model.PrefillTokens(1), 32u);  // the floor; 25 would be half a second
 }
 

@@ -15,9 +15,10 @@ namespace json = boost::json;
 using Words = std::set<std::string, std::less<>>;
 
 const Words& Annotations() {
-  static const Words words = {"title",    "description", "default",    "examples", "deprecated", "readOnly", "writeOnly",
-                              "$comment", "$schema",     "$id",        "$defs",    "definitions", "format",  "contentEncoding",
-                              "contentMediaType", "strict", "name"};
+  static const Words words = {"title",    "description", "default",  "examples",        "deprecated",
+                              "readOnly", "writeOnly",   "$comment", "$schema",         "$id",
+                              "$defs",    "definitions", "format",   "contentEncoding", "contentMediaType",
+                              "strict",   "name"};
   return words;
 }
 
@@ -84,8 +85,9 @@ class Checker {
 
  private:
   static absl::Status Refuse(const std::string& pointer, const std::string& what) {
-    return InvalidArgument("sampling.json_schema: " + (pointer.empty() ? "/" : pointer) + " " + what,
-                           "Remove or rewrite it: answers are never generated without a constraint they were asked to keep.");
+    return InvalidArgument(
+        "sampling.json_schema: " + (pointer.empty() ? "/" : pointer) + " " + what,
+        "Remove or rewrite it: answers are never generated without a constraint they were asked to keep.");
   }
 
   static std::string Describe(const std::string& kind) {
@@ -115,8 +117,9 @@ class Checker {
     return type;
   }
 
-  // A list of types is converted like one schema of each type: what is kept for one of them is kept, as keywords of
-  // one type say nothing about values of another. Numbers are the exception: their range is kept for integers only.
+  // A list of types is converted like one schema of each type: what is kept for one of them is kept, as
+  // keywords of one type say nothing about values of another. Numbers are the exception: their range is kept
+  // for integers only.
   static Words KeptForTypes(const json::array& types) {
     Words kept = KeptFor("any");
     bool number = false;
@@ -127,7 +130,8 @@ class Checker {
       number |= type.get_string() == "number";
     }
     if (number) {
-      for (const char* word : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) kept.erase(word);
+      for (const char* word : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+        kept.erase(word);
     }
     return kept;
   }
@@ -146,7 +150,8 @@ class Checker {
     if (key == "items") return value.is_array() ? List(value, at) : Schema(value, at);
     if (key == "additionalProperties") return value.is_bool() ? absl::OkStatus() : Schema(value, at);
     if (key == "pattern") return Pattern(value, at);
-    if (key == "minLength" || key == "maxLength" || key == "minItems" || key == "maxItems") return Count(value, at);
+    if (key == "minLength" || key == "maxLength" || key == "minItems" || key == "maxItems")
+      return Count(value, at);
     return absl::OkStatus();
   }
 
@@ -163,7 +168,8 @@ class Checker {
     if (!value.is_string()) return Refuse(at, "is no text");
     const json::string& text = value.get_string();
     if (!pattern_supported_({text.data(), text.size()})) {
-      return Refuse(at, "is a pattern that cannot be enforced (\"" + EscapeForLog({text.data(), text.size()}, 80) + "\")");
+      return Refuse(at, "is a pattern that cannot be enforced (\"" +
+                            EscapeForLog({text.data(), text.size()}, 80) + "\")");
     }
     return absl::OkStatus();
   }
@@ -171,7 +177,8 @@ class Checker {
   static absl::Status Count(const json::value& value, const std::string& at) {
     if (!value.is_int64() || value.get_int64() < 0) return Refuse(at, "is no count");
     if (value.get_int64() > kMaxSchemaRepeat) {
-      return Refuse(at, "is " + std::to_string(value.get_int64()) + ", more than " + std::to_string(kMaxSchemaRepeat));
+      return Refuse(
+          at, "is " + std::to_string(value.get_int64()) + ", more than " + std::to_string(kMaxSchemaRepeat));
     }
     return absl::OkStatus();
   }
@@ -191,7 +198,8 @@ size_t CountNodes(const json::value& value) {
 
 }  // namespace
 
-absl::Status CheckSchema(std::string_view schema, const std::function<bool(std::string_view)>& pattern_supported) {
+absl::Status CheckSchema(std::string_view schema,
+                         const std::function<bool(std::string_view)>& pattern_supported) {
   json::parse_options options;
   options.max_depth = kMaxSchemaDepth;
   boost::system::error_code error;
@@ -201,7 +209,8 @@ absl::Status CheckSchema(std::string_view schema, const std::function<bool(std::
                            " levels: " + error.message());
   }
   if (CountNodes(value) > kMaxSchemaNodes) {
-    return InvalidArgument("sampling.json_schema has more than " + std::to_string(kMaxSchemaNodes) + " values");
+    return InvalidArgument("sampling.json_schema has more than " + std::to_string(kMaxSchemaNodes) +
+                           " values");
   }
   return Checker(pattern_supported).Schema(value, "");
 }

@@ -6,8 +6,8 @@
 namespace rumbo {
 namespace {
 
-constexpr double kForget = 0.97;   // weight of the past at each new measurement
-constexpr double kBlend = 0.2;     // weight of a new prefill measurement
+constexpr double kForget = 0.97;  // weight of the past at each new measurement
+constexpr double kBlend = 0.2;    // weight of a new prefill measurement
 }  // namespace
 
 void StepModel::AddDecode(uint32_t sequences, double ms) {
@@ -41,7 +41,8 @@ double StepModel::prefill_tok_s() const {
 
 uint32_t StepModel::TokensIn(double ms) const {
   if (prefill_ms_per_token_ == 0) return chunk_;
-  return static_cast<uint32_t>(std::clamp<double>(ms / prefill_ms_per_token_, std::min(kFloor, chunk_), chunk_));
+  return static_cast<uint32_t>(
+      std::clamp<double>(ms / prefill_ms_per_token_, std::min(kFloor, chunk_), chunk_));
 }
 
 uint32_t StepModel::PrefillTokens(uint32_t decoding) const {

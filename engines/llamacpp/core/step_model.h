@@ -4,8 +4,8 @@
 
 namespace rumbo {
 
-// Learns from measured steps how long decoding and reading prompts take, and says how many prompt tokens the next
-// step may hold so that running answers are not stalled. Pure. Times in milliseconds.
+// Learns from measured steps how long decoding and reading prompts take, and says how many prompt tokens the
+// next step may hold so that running answers are not stalled. Pure. Times in milliseconds.
 class StepModel {
  public:
   // At most `chunk` prompt tokens per step.
@@ -16,10 +16,11 @@ class StepModel {
   // The same for prompt tokens.
   void AddPrefill(uint32_t tokens, double ms);
 
-  // Prompt tokens for the next step beside `decoding` running answers. The whole chunk where nobody is stalled. Else,
-  // while there is credit, what takes at most kMaxStallMs; without credit, what makes the step at most twice as long as
-  // decoding alone. Credit comes back with steps, so that a burst of prompts is read quickly while a stream of them
-  // delays few of a running answer's tokens: its 95th percentile stays that of quiet steps.
+  // Prompt tokens for the next step beside `decoding` running answers. The whole chunk where nobody is
+  // stalled. Else, while there is credit, what takes at most kMaxStallMs; without credit, what makes the step
+  // at most twice as long as decoding alone. Credit comes back with steps, so that a burst of prompts is read
+  // quickly while a stream of them delays few of a running answer's tokens: its 95th percentile stays that of
+  // quiet steps.
   uint32_t PrefillTokens(uint32_t decoding) const;
 
   // A step was made with so many prompt tokens beside so many running answers.
@@ -30,7 +31,7 @@ class StepModel {
 
   static constexpr uint32_t kFloor = 32;
   static constexpr double kMaxStallMs = 500;
-  static constexpr double kMaxCredit = 3;     // long steps in a row
+  static constexpr double kMaxCredit = 3;      // long steps in a row
   static constexpr double kRefill = 1.0 / 40;  // long steps per step
 
  private:

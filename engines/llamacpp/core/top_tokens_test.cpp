@@ -23,8 +23,9 @@ TEST(TopTokensTest, EqualsSorting) {
     const std::vector<float> logits = RandomLogits(n, static_cast<unsigned>(n));
     std::vector<int32_t> order(n);
     for (size_t i = 0; i < n; ++i) order[i] = static_cast<int32_t>(i);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+    });
     std::vector<ScoredToken> top;
     TopTokens(logits, 40, &top);
     ASSERT_EQ(top.size(), std::min<size_t>(40, n));

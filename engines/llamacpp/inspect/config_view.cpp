@@ -50,8 +50,10 @@ uint32_t ConfigView::Count(std::initializer_list<const char*> keys, uint32_t fal
     if (value == nullptr) continue;
     int64_t n = -1;
     if (value->is_int64()) n = value->get_int64();
-    if (value->is_uint64()) n = value->get_uint64() > 1u << 31 ? -1 : static_cast<int64_t>(value->get_uint64());
-    if (value->is_double() && value->get_double() >= 0 && value->get_double() <= 2147483647.0) n = static_cast<int64_t>(value->get_double());
+    if (value->is_uint64())
+      n = value->get_uint64() > 1u << 31 ? -1 : static_cast<int64_t>(value->get_uint64());
+    if (value->is_double() && value->get_double() >= 0 && value->get_double() <= 2147483647.0)
+      n = static_cast<int64_t>(value->get_double());
     if (n >= 0 && n <= std::numeric_limits<int32_t>::max()) return static_cast<uint32_t>(n);
     Fail("'" + std::string(key) + "' is not a count");
     return fallback;
@@ -79,7 +81,8 @@ std::vector<std::string> ConfigView::Texts(const char* key) {
   const json::value* value = Find(key);
   if (value == nullptr || !value->is_array()) return out;
   for (const json::value& item : value->get_array()) {
-    if (out.size() < 4096 && item.is_string()) out.emplace_back(item.get_string().data(), item.get_string().size());
+    if (out.size() < 4096 && item.is_string())
+      out.emplace_back(item.get_string().data(), item.get_string().size());
   }
   return out;
 }

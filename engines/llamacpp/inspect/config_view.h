@@ -10,11 +10,12 @@
 
 namespace rumbo {
 
-// JSON of a file that nobody vouches for: at most `max_bytes` and 32 levels deep. Errors: kModelInvalid, naming `name`.
+// JSON of a file that nobody vouches for: at most `max_bytes` and 32 levels deep. Errors: kModelInvalid,
+// naming `name`.
 absl::StatusOr<boost::json::value> ReadJson(int fd, const std::string& name, uint64_t max_bytes);
 
-// Typed access to config.json; a nested "text_config" stands in for what the top lacks. The first value of a wrong type
-// is kept in error().
+// Typed access to config.json; a nested "text_config" stands in for what the top lacks. The first value of a
+// wrong type is kept in error().
 class ConfigView {
  public:
   explicit ConfigView(const boost::json::object& root);

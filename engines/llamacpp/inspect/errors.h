@@ -6,7 +6,8 @@
 namespace rumbo {
 
 // A file that is no usable model: kInvalidArgument, kModelInvalid.
-inline absl::Status ModelInvalid(std::string_view message, std::string_view next_step = "Use another copy of the model.") {
+inline absl::Status ModelInvalid(std::string_view message,
+                                 std::string_view next_step = "Use another copy of the model.") {
   return Error(absl::StatusCode::kInvalidArgument, Reason::kModelInvalid, message, next_step);
 }
 

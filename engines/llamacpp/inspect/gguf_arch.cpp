@@ -10,42 +10,180 @@ namespace rumbo {
 namespace {
 
 // Names that llama.cpp 0.5.0 knows (src/llama-arch.cpp).
-constexpr std::string_view kArchitectures[] = {
-    "clip", "llama", "llama4", "deci", "falcon", "grok", "gpt2", "gptj", "gptneox", "mpt", "baichuan", "starcoder",
-    "refact", "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3",
-    "eurobert", "bloom", "stablelm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3next",
-    "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "phi2", "phi3", "phimoe", "plamo", "plamo2", "plamo3",
-    "codeshell", "orion", "internlm2", "minicpm", "minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4",
-    "gemma4-assistant", "gemma-embedding", "starcoder2", "mamba", "mamba2", "maple", "jamba", "falcon-h1", "xverse",
-    "command-r", "cohere2", "cohere2moe", "dbrx", "olmo", "olmo2", "olmoe", "muse-glimmer", "openelm", "arctic",
-    "deepseek", "deepseek2", "deepseek2-ocr", "deepseek32", "deepseek4", "chatglm", "glm4", "glm4moe", "glm-dsa",
-    "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "nemotron_h", "nemotron_h_moe", "exaone", "exaone4",
-    "exaone-moe", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "granite", "granitemoe", "granitehybrid", "graniteswitch",
-    "granite_swa", "chameleon", "wavtokenizer-dec", "plm", "bailingmoe", "bailingmoe2", "bailingmoe3", "dots1",
-    "dots3note", "arcee", "afmoe", "laguna", "ernie4_5", "ernie4_5-moe", "hunyuan-moe", "hunyuan-dense", "hunyuan_vl",
-    "hy_v3", "hy_v4", "smollm3", "gpt-oss", "lfm2", "lfm2moe", "dream", "smallthinker", "llada", "llada-moe",
-    "seed_oss", "grovemoe", "apertus", "minimax-01", "hrm_text", "minimax-m2", "minimax-m3", "cogvlm", "rnd1",
-    "pangu-embedded", "mistral3", "eagle3", "dflash", "mistral4", "paddleocr", "mimo2", "step35", "spark2_5",
-    "llama-embed", "maincoder", "kimi-linear", "kimi-k3", "glm5-next", "talkie", "mellum", "nanbeige", "qwen3tts",
-    "pockettts"};
+constexpr std::string_view kArchitectures[] = {"clip",
+                                               "llama",
+                                               "llama4",
+                                               "deci",
+                                               "falcon",
+                                               "grok",
+                                               "gpt2",
+                                               "gptj",
+                                               "gptneox",
+                                               "mpt",
+                                               "baichuan",
+                                               "starcoder",
+                                               "refact",
+                                               "bert",
+                                               "modern-bert",
+                                               "nomic-bert",
+                                               "nomic-bert-moe",
+                                               "neo-bert",
+                                               "jina-bert-v2",
+                                               "jina-bert-v3",
+                                               "eurobert",
+                                               "bloom",
+                                               "stablelm",
+                                               "qwen",
+                                               "qwen2",
+                                               "qwen2moe",
+                                               "qwen2vl",
+                                               "qwen3",
+                                               "qwen3moe",
+                                               "qwen3next",
+                                               "qwen3vl",
+                                               "qwen3vlmoe",
+                                               "qwen35",
+                                               "qwen35moe",
+                                               "qwen4exp",
+                                               "phi2",
+                                               "phi3",
+                                               "phimoe",
+                                               "plamo",
+                                               "plamo2",
+                                               "plamo3",
+                                               "codeshell",
+                                               "orion",
+                                               "internlm2",
+                                               "minicpm",
+                                               "minicpm3",
+                                               "gemma",
+                                               "gemma2",
+                                               "gemma3",
+                                               "gemma3n",
+                                               "gemma4",
+                                               "gemma4-assistant",
+                                               "gemma-embedding",
+                                               "starcoder2",
+                                               "mamba",
+                                               "mamba2",
+                                               "maple",
+                                               "jamba",
+                                               "falcon-h1",
+                                               "xverse",
+                                               "command-r",
+                                               "cohere2",
+                                               "cohere2moe",
+                                               "dbrx",
+                                               "olmo",
+                                               "olmo2",
+                                               "olmoe",
+                                               "muse-glimmer",
+                                               "openelm",
+                                               "arctic",
+                                               "deepseek",
+                                               "deepseek2",
+                                               "deepseek2-ocr",
+                                               "deepseek32",
+                                               "deepseek4",
+                                               "chatglm",
+                                               "glm4",
+                                               "glm4moe",
+                                               "glm-dsa",
+                                               "bitnet",
+                                               "t5",
+                                               "t5encoder",
+                                               "jais",
+                                               "jais2",
+                                               "nemotron",
+                                               "nemotron_h",
+                                               "nemotron_h_moe",
+                                               "exaone",
+                                               "exaone4",
+                                               "exaone-moe",
+                                               "rwkv6",
+                                               "rwkv6qwen2",
+                                               "rwkv7",
+                                               "arwkv7",
+                                               "granite",
+                                               "granitemoe",
+                                               "granitehybrid",
+                                               "graniteswitch",
+                                               "granite_swa",
+                                               "chameleon",
+                                               "wavtokenizer-dec",
+                                               "plm",
+                                               "bailingmoe",
+                                               "bailingmoe2",
+                                               "bailingmoe3",
+                                               "dots1",
+                                               "dots3note",
+                                               "arcee",
+                                               "afmoe",
+                                               "laguna",
+                                               "ernie4_5",
+                                               "ernie4_5-moe",
+                                               "hunyuan-moe",
+                                               "hunyuan-dense",
+                                               "hunyuan_vl",
+                                               "hy_v3",
+                                               "hy_v4",
+                                               "smollm3",
+                                               "gpt-oss",
+                                               "lfm2",
+                                               "lfm2moe",
+                                               "dream",
+                                               "smallthinker",
+                                               "llada",
+                                               "llada-moe",
+                                               "seed_oss",
+                                               "grovemoe",
+                                               "apertus",
+                                               "minimax-01",
+                                               "hrm_text",
+                                               "minimax-m2",
+                                               "minimax-m3",
+                                               "cogvlm",
+                                               "rnd1",
+                                               "pangu-embedded",
+                                               "mistral3",
+                                               "eagle3",
+                                               "dflash",
+                                               "mistral4",
+                                               "paddleocr",
+                                               "mimo2",
+                                               "step35",
+                                               "spark2_5",
+                                               "llama-embed",
+                                               "maincoder",
+                                               "kimi-linear",
+                                               "kimi-k3",
+                                               "glm5-next",
+                                               "talkie",
+                                               "mellum",
+                                               "nanbeige",
+                                               "qwen3tts",
+                                               "pockettts"};
 
 // Encoders: no cache at all.
 constexpr std::string_view kNoCache[] = {
-    "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert",
-    "wavtokenizer-dec", "modern-bert", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1", "t5encoder"};
+    "bert",     "jina-bert-v2", "jina-bert-v3",     "nomic-bert",  "nomic-bert-moe",
+    "neo-bert", "eurobert",     "wavtokenizer-dec", "modern-bert", "gemma-embedding",
+    "dream",    "llada",        "llada-moe",        "rnd1",        "t5encoder"};
 
 constexpr std::string_view kAllRecurrent[] = {"mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"};
 
 // Hybrids where a layer is recurrent if it has no KV heads.
 constexpr std::string_view kRecurrentWithoutKvHeads[] = {
-    "jamba", "plamo2", "granitehybrid", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe", "kimi-linear",
-    "bailingmoe3", "kimi-k3", "glm5-next"};
+    "jamba",          "plamo2",      "granitehybrid", "lfm2",    "lfm2moe",  "nemotron_h",
+    "nemotron_h_moe", "kimi-linear", "bailingmoe3",   "kimi-k3", "glm5-next"};
 
 // Hybrids where every n-th layer has full attention.
-constexpr std::string_view kRecurrentByInterval[] = {"qwen3next", "qwen35", "qwen35moe", "qwen4exp", "minimax-01"};
+constexpr std::string_view kRecurrentByInterval[] = {"qwen3next", "qwen35", "qwen35moe", "qwen4exp",
+                                                     "minimax-01"};
 
-// What llama.cpp assumes where the file has a window but no pattern: every n-th layer full, counted from the end of
-// a group or, `dense_first`, from its start. window: assumed where the file names none; 0: then there is none.
+// What llama.cpp assumes where the file has a window but no pattern: every n-th layer full, counted from the
+// end of a group or, `dense_first`, from its start. window: assumed where the file names none; 0: then there
+// is none.
 struct WindowRule {
   std::string_view architecture;
   uint32_t pattern;
@@ -53,15 +191,17 @@ struct WindowRule {
   uint32_t window;
 };
 constexpr WindowRule kWindowRules[] = {
-    {"afmoe", 4, false, 0}, {"cohere2", 4, false, 0}, {"cohere2moe", 4, true, 0}, {"exaone-moe", 4, false, 128},
-    {"exaone4", 4, false, 4096}, {"gemma-embedding", 6, false, 0}, {"gemma2", 2, false, 4096}, {"gemma3", 6, false, 0},
-    {"gemma3n", 5, false, 0}, {"laguna", 4, true, 0}, {"llama4", 4, false, 8192}, {"mellum", 4, false, 0},
-    {"modern-bert", 3, true, 0}, {"muse-glimmer", 4, false, 0}, {"olmo2", 4, false, 0}, {"gpt-oss", 2, false, 0},
-    {"plamo3", 8, false, 0}, {"smallthinker", 4, true, 4096}, {"deepseek4", 0, false, 0}};
+    {"afmoe", 4, false, 0},        {"cohere2", 4, false, 0},      {"cohere2moe", 4, true, 0},
+    {"exaone-moe", 4, false, 128}, {"exaone4", 4, false, 4096},   {"gemma-embedding", 6, false, 0},
+    {"gemma2", 2, false, 4096},    {"gemma3", 6, false, 0},       {"gemma3n", 5, false, 0},
+    {"laguna", 4, true, 0},        {"llama4", 4, false, 8192},    {"mellum", 4, false, 0},
+    {"modern-bert", 3, true, 0},   {"muse-glimmer", 4, false, 0}, {"olmo2", 4, false, 0},
+    {"gpt-oss", 2, false, 0},      {"plamo3", 8, false, 0},       {"smallthinker", 4, true, 4096},
+    {"deepseek4", 0, false, 0}};
 
 // Architectures that read a window only with an explicit pattern.
-constexpr std::string_view kWindowByPattern[] = {"gemma4", "gemma4-assistant", "dots3note", "granite_swa", "maple",
-                                                 "mimo2", "spark2_5", "step35"};
+constexpr std::string_view kWindowByPattern[] = {
+    "gemma4", "gemma4-assistant", "dots3note", "granite_swa", "maple", "mimo2", "spark2_5", "step35"};
 
 template <typename List>
 bool In(const List& list, std::string_view name) {

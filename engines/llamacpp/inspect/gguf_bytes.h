@@ -24,9 +24,12 @@ class GgufBytes {
     data_ += "GGUF";
     return Raw(version).Raw(tensors).Raw(keys);
   }
-  GgufBytes& Key(std::string_view name, std::string_view value) { return Text(name).Raw<int32_t>(8).Text(value); }
+  GgufBytes& Key(std::string_view name, std::string_view value) {
+    return Text(name).Raw<int32_t>(8).Text(value);
+  }
   GgufBytes& Key(std::string_view name, uint32_t value) { return Text(name).Raw<int32_t>(4).Raw(value); }
-  GgufBytes& Tensor(std::string_view name, std::initializer_list<int64_t> dims, int32_t type, uint64_t offset) {
+  GgufBytes& Tensor(std::string_view name, std::initializer_list<int64_t> dims, int32_t type,
+                    uint64_t offset) {
     Text(name).Raw<uint32_t>(static_cast<uint32_t>(dims.size()));
     for (const int64_t d : dims) Raw(d);
     return Raw(type).Raw(offset);

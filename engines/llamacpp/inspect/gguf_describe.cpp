@@ -35,21 +35,44 @@ absl::StatusOr<Gguf> Open(int fd, GgufFacts* facts) {
   params.no_alloc = true;
   Gguf gguf(gguf_init_from_file_ptr(file, params), gguf_free);
   std::fclose(file);
-  if (gguf == nullptr) return ModelInvalid("ggml's reader refuses the file: its tensor table contradicts itself");
+  if (gguf == nullptr)
+    return ModelInvalid("ggml's reader refuses the file: its tensor table contradicts itself");
   return gguf;
 }
 
 // Short facts that people and the store look at. Values are cut; nothing here steers the planner.
-constexpr const char* kKept[] = {
-    "general.license", "general.license.link", "general.author", "general.organization", "general.url",
-    "general.version", "general.finetune", "general.basename", "general.size_label", "general.quantized_by",
-    "general.file_type", "general.type", "general.source.url", "general.source.repo_url", "tokenizer.ggml.pre",
-    "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-    "tokenizer.ggml.padding_token_id", "tokenizer.ggml.add_bos_token", "split.count", "clip.projector_type"};
-constexpr const char* kKeptOfArchitecture[] = {
-    "rope.freq_base", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
-    "rope.scaling.original_context_length", "attention.sliding_window", "attention.causal",
-    "final_logit_softcapping", "attn_logit_softcapping", "nextn_predict_layers"};
+constexpr const char* kKept[] = {"general.license",
+                                 "general.license.link",
+                                 "general.author",
+                                 "general.organization",
+                                 "general.url",
+                                 "general.version",
+                                 "general.finetune",
+                                 "general.basename",
+                                 "general.size_label",
+                                 "general.quantized_by",
+                                 "general.file_type",
+                                 "general.type",
+                                 "general.source.url",
+                                 "general.source.repo_url",
+                                 "tokenizer.ggml.pre",
+                                 "tokenizer.ggml.bos_token_id",
+                                 "tokenizer.ggml.eos_token_id",
+                                 "tokenizer.ggml.eot_token_id",
+                                 "tokenizer.ggml.padding_token_id",
+                                 "tokenizer.ggml.add_bos_token",
+                                 "split.count",
+                                 "clip.projector_type"};
+constexpr const char* kKeptOfArchitecture[] = {"rope.freq_base",
+                                               "rope.dimension_count",
+                                               "rope.scaling.type",
+                                               "rope.scaling.factor",
+                                               "rope.scaling.original_context_length",
+                                               "attention.sliding_window",
+                                               "attention.causal",
+                                               "final_logit_softcapping",
+                                               "attn_logit_softcapping",
+                                               "nextn_predict_layers"};
 
 std::string ValueText(const gguf_context* g, int64_t id) {
   char number[64] = "";
@@ -59,18 +82,32 @@ std::string ValueText(const gguf_context* g, int64_t id) {
       text.resize(CompleteUtf8Prefix(std::string_view(text).substr(0, kMaxValue)));
       return text;
     }
-    case GGUF_TYPE_BOOL: return gguf_get_val_bool(g, id) ? "true" : "false";
-    case GGUF_TYPE_FLOAT32: std::snprintf(number, sizeof number, "%g", static_cast<double>(gguf_get_val_f32(g, id))); return number;
-    case GGUF_TYPE_FLOAT64: std::snprintf(number, sizeof number, "%g", gguf_get_val_f64(g, id)); return number;
-    case GGUF_TYPE_UINT8: return std::to_string(gguf_get_val_u8(g, id));
-    case GGUF_TYPE_INT8: return std::to_string(gguf_get_val_i8(g, id));
-    case GGUF_TYPE_UINT16: return std::to_string(gguf_get_val_u16(g, id));
-    case GGUF_TYPE_INT16: return std::to_string(gguf_get_val_i16(g, id));
-    case GGUF_TYPE_UINT32: return std::to_string(gguf_get_val_u32(g, id));
-    case GGUF_TYPE_INT32: return std::to_string(gguf_get_val_i32(g, id));
-    case GGUF_TYPE_UINT64: return std::to_string(gguf_get_val_u64(g, id));
-    case GGUF_TYPE_INT64: return std::to_string(gguf_get_val_i64(g, id));
-    default: return "";
+    case GGUF_TYPE_BOOL:
+      return gguf_get_val_bool(g, id) ? "true" : "false";
+    case GGUF_TYPE_FLOAT32:
+      std::snprintf(number, sizeof number, "%g", static_cast<double>(gguf_get_val_f32(g, id)));
+      return number;
+    case GGUF_TYPE_FLOAT64:
+      std::snprintf(number, sizeof number, "%g", gguf_get_val_f64(g, id));
+      return number;
+    case GGUF_TYPE_UINT8:
+      return std::to_string(gguf_get_val_u8(g, id));
+    case GGUF_TYPE_INT8:
+      return std::to_string(gguf_get_val_i8(g, id));
+    case GGUF_TYPE_UINT16:
+      return std::to_string(gguf_get_val_u16(g, id));
+    case GGUF_TYPE_INT16:
+      return std::to_string(gguf_get_val_i16(g, id));
+    case GGUF_TYPE_UINT32:
+      return std::to_string(gguf_get_val_u32(g, id));
+    case GGUF_TYPE_INT32:
+      return std::to_string(gguf_get_val_i32(g, id));
+    case GGUF_TYPE_UINT64:
+      return std::to_string(gguf_get_val_u64(g, id));
+    case GGUF_TYPE_INT64:
+      return std::to_string(gguf_get_val_i64(g, id));
+    default:
+      return "";
   }
 }
 
@@ -135,22 +172,24 @@ absl::Status Shape(GgufView& view, ModelDescriptor& out) {
     out.experts_used = *std::max_element(used->begin(), used->end());
   }
   RUMBO_RETURN_IF_ERROR(view.error());
-  if (out.embedding_length == 0) return ModelInvalid("'" + out.architecture + ".embedding_length' is missing or 0");
+  if (out.embedding_length == 0)
+    return ModelInvalid("'" + out.architecture + ".embedding_length' is missing or 0");
   if (out.experts_used > out.experts) {
-    return ModelInvalid("the model uses " + std::to_string(out.experts_used) + " of " + std::to_string(out.experts) +
-                        " experts");
+    return ModelInvalid("the model uses " + std::to_string(out.experts_used) + " of " +
+                        std::to_string(out.experts) + " experts");
   }
   out.layers.resize(layers);
   for (uint32_t i = layers - out.mtp_layers; i < layers; ++i) out.layers[i].mtp = true;
   return absl::OkStatus();
 }
 
-constexpr std::string_view kEncoders[] = {"bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe",
-                                          "neo-bert", "eurobert", "modern-bert", "gemma-embedding", "llama-embed",
-                                          "t5encoder"};
+constexpr std::string_view kEncoders[] = {
+    "bert",     "jina-bert-v2", "jina-bert-v3",    "nomic-bert",  "nomic-bert-moe", "neo-bert",
+    "eurobert", "modern-bert",  "gemma-embedding", "llama-embed", "t5encoder"};
 
 void Capabilities(ModelDescriptor& out) {
-  const bool encoder = std::find(std::begin(kEncoders), std::end(kEncoders), out.architecture) != std::end(kEncoders);
+  const bool encoder =
+      std::find(std::begin(kEncoders), std::end(kEncoders), out.architecture) != std::end(kEncoders);
   if (out.pooling == "rank") {
     out.capabilities.push_back("rerank");
   } else if (encoder || (!out.pooling.empty() && out.pooling != "none")) {
@@ -172,7 +211,8 @@ absl::Status Model(GgufView& view, ModelDescriptor& out) {
 
 }  // namespace
 
-absl::StatusOr<ModelDescriptor> DescribeGguf(const std::vector<int>& fds, const std::vector<std::string>& names) {
+absl::StatusOr<ModelDescriptor> DescribeGguf(const std::vector<int>& fds,
+                                             const std::vector<std::string>& names) {
   ModelDescriptor out;
   out.format = "gguf";
   out.files = names;

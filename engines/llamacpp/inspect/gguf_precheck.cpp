@@ -77,11 +77,23 @@ class Cursor {
 
 uint64_t ScalarBytes(int32_t type) {
   switch (type) {
-    case GGUF_TYPE_UINT8: case GGUF_TYPE_INT8: case GGUF_TYPE_BOOL: return 1;
-    case GGUF_TYPE_UINT16: case GGUF_TYPE_INT16: return 2;
-    case GGUF_TYPE_UINT32: case GGUF_TYPE_INT32: case GGUF_TYPE_FLOAT32: return 4;
-    case GGUF_TYPE_UINT64: case GGUF_TYPE_INT64: case GGUF_TYPE_FLOAT64: return 8;
-    default: return 0;
+    case GGUF_TYPE_UINT8:
+    case GGUF_TYPE_INT8:
+    case GGUF_TYPE_BOOL:
+      return 1;
+    case GGUF_TYPE_UINT16:
+    case GGUF_TYPE_INT16:
+      return 2;
+    case GGUF_TYPE_UINT32:
+    case GGUF_TYPE_INT32:
+    case GGUF_TYPE_FLOAT32:
+      return 4;
+    case GGUF_TYPE_UINT64:
+    case GGUF_TYPE_INT64:
+    case GGUF_TYPE_FLOAT64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -89,7 +101,9 @@ std::string Quoted(const std::string& name) { return "'" + EscapeForLog(name, 80
 
 class Precheck {
  public:
-  Precheck(int fd, uint64_t size, GgufFacts* facts) : in_(fd, size), facts_(facts) { facts_->file_bytes = size; }
+  Precheck(int fd, uint64_t size, GgufFacts* facts) : in_(fd, size), facts_(facts) {
+    facts_->file_bytes = size;
+  }
 
   absl::Status Run() {
     RUMBO_RETURN_IF_ERROR(Header());
@@ -100,8 +114,9 @@ class Precheck {
     facts_->header_bytes = data;
     const auto end = CheckedAdd(data, data_end_);
     if (!end || *end > facts_->file_bytes) {
-      return ModelInvalid("the tensors end at byte " + (end ? std::to_string(*end) : std::string("beyond 2^64")) +
-                              ", the file has " + std::to_string(facts_->file_bytes) + ": it is truncated",
+      return ModelInvalid("the tensors end at byte " +
+                              (end ? std::to_string(*end) : std::string("beyond 2^64")) + ", the file has " +
+                              std::to_string(facts_->file_bytes) + ": it is truncated",
                           "Download or copy the file again.");
     }
     return absl::OkStatus();
@@ -113,7 +128,8 @@ class Precheck {
     if (in_.remaining() == 0) return ModelInvalid("the file is empty", "Download or copy the file again.");
     if (!in_.Read(magic, 4) || std::memcmp(magic, "GGUF", 4) != 0) {
       if (std::memcmp(magic, "vers", 4) == 0) {
-        return ModelInvalid("the file is a Git LFS pointer, not the model", "Run `git lfs pull`, or download the file.");
+        return ModelInvalid("the file is a Git LFS pointer, not the model",
+                            "Run `git lfs pull`, or download the file.");
       }
       return ModelInvalid("the file does not start with the GGUF magic", "Give a .gguf file.");
     }
@@ -125,7 +141,8 @@ class Precheck {
     }
     if (version < 2 || version > GGUF_VERSION) {
       return ModelInvalid("GGUF version " + std::to_string(version) + " cannot be read, only 2 and " +
-                              std::to_string(GGUF_VERSION), "Convert the model with a current llama.cpp.");
+                              std::to_string(GGUF_VERSION),
+                          "Convert the model with a current llama.cpp.");
     }
     if (!in_.Read(facts_->tensors) || !in_.Read(facts_->keys)) return Cut("its counts");
     const auto need = CheckedMul(facts_->tensors, kMinTensorBytes);
@@ -157,7 +174,8 @@ class Precheck {
 
   absl::Status Key(uint64_t index) {
     std::string key;
-    if (!String(key, kMaxKeyLength)) return ModelInvalid("key " + std::to_string(index) + " is longer than the file");
+    if (!String(key, kMaxKeyLength))
+      return ModelInvalid("key " + std::to_string(index) + " is longer than the file");
     if (key.empty()) return ModelInvalid("key " + std::to_string(index) + " has no name");
     if (!keys_.insert(key).second) return ModelInvalid("key " + Quoted(key) + " is there twice");
     int32_t type = -1;
@@ -173,15 +191,18 @@ class Precheck {
       RUMBO_RETURN_IF_ERROR(Strings(key, count));
     } else {
       const uint64_t size = ScalarBytes(type);
-      if (size == 0) return ModelInvalid("key " + Quoted(key) + " has the unknown type " + std::to_string(type));
+      if (size == 0)
+        return ModelInvalid("key " + Quoted(key) + " has the unknown type " + std::to_string(type));
       const auto bytes = CheckedMul(size, count);
-      if (!bytes || !in_.Skip(*bytes)) return ModelInvalid("the value of " + Quoted(key) + " is longer than the file");
+      if (!bytes || !in_.Skip(*bytes))
+        return ModelInvalid("the value of " + Quoted(key) + " is longer than the file");
     }
     return HeaderRoom();
   }
 
   absl::Status Strings(const std::string& key, uint64_t count) {
-    if (count > in_.remaining() / 8) return ModelInvalid("the value of " + Quoted(key) + " is longer than the file");
+    if (count > in_.remaining() / 8)
+      return ModelInvalid("the value of " + Quoted(key) + " is longer than the file");
     const bool tokens = key == "tokenizer.ggml.tokens";
     std::string token;
     for (uint64_t i = 0; i < count; ++i) {
@@ -195,7 +216,8 @@ class Precheck {
         token.resize(length);
         if (!in_.Read(token.data(), length)) return Cut("key " + Quoted(key));
         if (BadByteToken(token)) {
-          return ModelInvalid("token " + std::to_string(i) + " " + Quoted(token) + " is no byte in hexadecimal");
+          return ModelInvalid("token " + std::to_string(i) + " " + Quoted(token) +
+                              " is no byte in hexadecimal");
         }
       }
       RUMBO_RETURN_IF_ERROR(HeaderRoom());
@@ -206,7 +228,8 @@ class Precheck {
   // "<0x..>" tokens are read as numbers by the tokenizer, which throws on others.
   static bool BadByteToken(const std::string& token) {
     if (token.compare(0, 3, "<0x") != 0 || token.back() != '>') return false;
-    return !std::isxdigit(static_cast<unsigned char>(token[3])) || !std::isxdigit(static_cast<unsigned char>(token[4]));
+    return !std::isxdigit(static_cast<unsigned char>(token[3])) ||
+           !std::isxdigit(static_cast<unsigned char>(token[4]));
   }
 
   absl::Status Alignment(bool array, int32_t type) {
@@ -256,14 +279,15 @@ class Precheck {
     const bool known = type >= 0 && type < GGML_TYPE_COUNT;
     const int64_t block = known ? ggml_blck_size(static_cast<ggml_type>(type)) : 0;
     if (block <= 0) {
-      return ModelInvalid("tensor " + Quoted(name) + " has the type " + std::to_string(type) + ", unknown or retired",
-                          "Convert the model again, or update llama.cpp.");
+      return ModelInvalid(
+          "tensor " + Quoted(name) + " has the type " + std::to_string(type) + ", unknown or retired",
+          "Convert the model again, or update llama.cpp.");
     }
     if (row % static_cast<uint64_t>(block) != 0) {
       return ModelInvalid("a row of tensor " + Quoted(name) + " is no multiple of its block size");
     }
-    const auto bytes = CheckedMul(elements / static_cast<uint64_t>(block),
-                                  ggml_type_size(static_cast<ggml_type>(type)));
+    const auto bytes =
+        CheckedMul(elements / static_cast<uint64_t>(block), ggml_type_size(static_cast<ggml_type>(type)));
     const auto end = bytes ? CheckedAdd(offset, *bytes) : std::nullopt;
     if (!end || *end > facts_->file_bytes) {
       return ModelInvalid("tensor " + Quoted(name) + " ends beyond the file: it is truncated or damaged",
@@ -285,7 +309,8 @@ class Precheck {
 
 absl::Status PrecheckGguf(int fd, GgufFacts* facts) {
   struct stat info;
-  if (::fstat(fd, &info) != 0) return ModelInvalid(std::string("the file cannot be read: ") + std::strerror(errno));
+  if (::fstat(fd, &info) != 0)
+    return ModelInvalid(std::string("the file cannot be read: ") + std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return NotAModelFile();
   return Precheck(fd, static_cast<uint64_t>(info.st_size), facts).Run();
 }

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 
-// Walks the header of a GGUF file before ggml's reader sees it. ggml allocates what a file claims; this allocates
-// nothing by a claim: every count and length is first compared with the bytes that are left.
+// Walks the header of a GGUF file before ggml's reader sees it. ggml allocates what a file claims; this
+// allocates nothing by a claim: every count and length is first compared with the bytes that are left.
 namespace rumbo {
 
 struct GgufFacts {

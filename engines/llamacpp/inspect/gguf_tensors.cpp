@@ -23,11 +23,13 @@ std::string TypeName(ggml_type type) {
 uint64_t Elements(const gguf_context* table, int64_t i) {
   const int64_t* ne = gguf_get_tensor_ne(table, i);
   uint64_t n = 1;
-  for (int d = 0; d < GGML_MAX_DIMS; ++d) n = SaturatingMul(n, static_cast<uint64_t>(std::max<int64_t>(ne[d], 0)));
+  for (int d = 0; d < GGML_MAX_DIMS; ++d)
+    n = SaturatingMul(n, static_cast<uint64_t>(std::max<int64_t>(ne[d], 0)));
   return n;
 }
 
-// "blk.12.attn_q.weight" is layer 12; nullopt for tensors outside the layers; SIZE_MAX for a number that is none.
+// "blk.12.attn_q.weight" is layer 12; nullopt for tensors outside the layers; SIZE_MAX for a number that is
+// none.
 std::optional<size_t> LayerOf(std::string_view name) {
   if (name.substr(0, 4) != "blk.") return std::nullopt;
   const std::string digits(name.substr(4, name.find('.', 4) - 4));
@@ -66,10 +68,11 @@ class TensorSum {
   void Finish() {
     const uint64_t used = out_.experts > 0 ? out_.experts_used : 0;
     const uint64_t all = std::max<uint64_t>(out_.experts, 1);
-    const auto active = static_cast<uint64_t>(static_cast<double>(expert_parameters_) * static_cast<double>(used) /
-                                              static_cast<double>(all));
+    const auto active = static_cast<uint64_t>(static_cast<double>(expert_parameters_) *
+                                              static_cast<double>(used) / static_cast<double>(all));
     out_.active_parameters = out_.experts > 0
-        ? SaturatingAdd(SaturatingSub(out_.parameters, expert_parameters_), active) : out_.parameters;
+                                 ? SaturatingAdd(SaturatingSub(out_.parameters, expert_parameters_), active)
+                                 : out_.parameters;
     if (out_.experts > 0) out_.active_parameters = SaturatingSub(out_.active_parameters, table_parameters_);
   }
 
@@ -78,7 +81,8 @@ class TensorSum {
     if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") {
       out_.token_embedding_bytes = SaturatingAdd(out_.token_embedding_bytes, bytes);
       if (name[0] == 'p') out_.second_embedding_bytes = bytes;
-      // A look-up reads one row, so the table costs nothing per token, unless it is the output projection too.
+      // A look-up reads one row, so the table costs nothing per token, unless it is the output projection
+      // too.
       embedding_parameters_ = elements;
     } else if (name == "output.weight") {
       out_.output_bytes = SaturatingAdd(out_.output_bytes, bytes);
@@ -119,9 +123,9 @@ class TensorSum {
 
 // What depends on several tensors, in whatever order the file has them.
 void FinishWidths(ModelDescriptor& out) {
-  const bool encoder = out.output_bytes == 0 && std::none_of(out.layers.begin(), out.layers.end(), [](const auto& l) {
-    return l.kv_heads > 0 || l.recurrent;
-  });
+  const bool encoder =
+      out.output_bytes == 0 && std::none_of(out.layers.begin(), out.layers.end(),
+                                            [](const auto& l) { return l.kv_heads > 0 || l.recurrent; });
   out.output_length = encoder ? 0 : out.vocabulary;
   for (LayerDescriptor& layer : out.layers) {
     if (layer.query_width == 0) layer.query_width = layer.attention_width;
@@ -131,10 +135,11 @@ void FinishWidths(ModelDescriptor& out) {
 // The words of llama.cpp's file types, where the file names one; else the type that most bytes have.
 std::string Quantization(GgufView& view, const ModelDescriptor& out) {
   static constexpr const char* kWords[] = {
-      "F32", "F16", "Q4_0", "Q4_1", "", "", "", "Q8_0", "Q5_0", "Q5_1", "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L",
-      "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "IQ2_XXS", "IQ2_XS", "Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ1_S",
-      "IQ4_NL", "IQ3_S", "IQ3_M", "IQ2_S", "IQ2_M", "IQ4_XS", "IQ1_M", "BF16", "", "", "", "TQ1_0", "TQ2_0", "MXFP4",
-      "NVFP4", "Q1_0", "Q2_0"};
+      "F32",   "F16",     "Q4_0",   "Q4_1",   "",       "",        "",       "Q8_0",   "Q5_0",
+      "Q5_1",  "Q2_K",    "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_K_S",  "Q4_K_M", "Q5_K_S", "Q5_K_M",
+      "Q6_K",  "IQ2_XXS", "IQ2_XS", "Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ1_S",  "IQ4_NL", "IQ3_S",
+      "IQ3_M", "IQ2_S",   "IQ2_M",  "IQ4_XS", "IQ1_M",  "BF16",    "",       "",       "",
+      "TQ1_0", "TQ2_0",   "MXFP4",  "NVFP4",  "Q1_0",   "Q2_0"};
   const int64_t id = gguf_find_key(view.context(), "general.file_type");
   if (id >= 0 && gguf_get_kv_type(view.context(), id) == GGUF_TYPE_UINT32) {
     const uint32_t type = gguf_get_val_u32(view.context(), id) & 0x3ff;  // 1024 marks a guess by the loader
@@ -148,7 +153,8 @@ std::string Quantization(GgufView& view, const ModelDescriptor& out) {
 
 }  // namespace
 
-absl::Status DescribeTensors(const std::vector<const gguf_context*>& tables, GgufView& view, ModelDescriptor& out) {
+absl::Status DescribeTensors(const std::vector<const gguf_context*>& tables, GgufView& view,
+                             ModelDescriptor& out) {
   TensorSum sum(view, out);
   int64_t count = 0;
   for (const gguf_context* table : tables) {
@@ -156,7 +162,8 @@ absl::Status DescribeTensors(const std::vector<const gguf_context*>& tables, Ggu
     count += n;
     for (int64_t i = 0; i < n; ++i) RUMBO_RETURN_IF_ERROR(sum.Add(table, i));
   }
-  if (count == 0) return ModelInvalid("the file has no tensors", "Give the model itself, not a vocabulary or an index.");
+  if (count == 0)
+    return ModelInvalid("the file has no tensors", "Give the model itself, not a vocabulary or an index.");
   sum.Finish();
   FinishWidths(out);
   out.quantization = Quantization(view, out);

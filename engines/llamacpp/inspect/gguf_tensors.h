@@ -10,9 +10,10 @@
 
 namespace rumbo {
 
-// Sums the tensor tables of all parts into `out`: bytes by layer and purpose, parameters, types. `out` has its
-// layers and architecture already. Errors: kModelInvalid where there is no tensor, or one names a layer that the
-// model does not have.
-absl::Status DescribeTensors(const std::vector<const gguf_context*>& tables, GgufView& view, ModelDescriptor& out);
+// Sums the tensor tables of all parts into `out`: bytes by layer and purpose, parameters, types. `out` has
+// its layers and architecture already. Errors: kModelInvalid where there is no tensor, or one names a layer
+// that the model does not have.
+absl::Status DescribeTensors(const std::vector<const gguf_context*>& tables, GgufView& view,
+                             ModelDescriptor& out);
 
 }  // namespace rumbo

@@ -34,15 +34,25 @@ bool GgufView::Has(const std::string& key) const { return gguf_find_key(context_
 
 std::optional<uint64_t> GgufView::ElementAt(gguf_type type, const void* data, size_t index) const {
   switch (type) {
-    case GGUF_TYPE_UINT8: case GGUF_TYPE_BOOL: return Load<uint8_t>(data, index);
-    case GGUF_TYPE_INT8: return Load<int8_t>(data, index);
-    case GGUF_TYPE_UINT16: return Load<uint16_t>(data, index);
-    case GGUF_TYPE_INT16: return Load<int16_t>(data, index);
-    case GGUF_TYPE_UINT32: return Load<uint32_t>(data, index);
-    case GGUF_TYPE_INT32: return Load<int32_t>(data, index);
-    case GGUF_TYPE_UINT64: return Load<uint64_t>(data, index);
-    case GGUF_TYPE_INT64: return Load<int64_t>(data, index);
-    default: return std::nullopt;
+    case GGUF_TYPE_UINT8:
+    case GGUF_TYPE_BOOL:
+      return Load<uint8_t>(data, index);
+    case GGUF_TYPE_INT8:
+      return Load<int8_t>(data, index);
+    case GGUF_TYPE_UINT16:
+      return Load<uint16_t>(data, index);
+    case GGUF_TYPE_INT16:
+      return Load<int16_t>(data, index);
+    case GGUF_TYPE_UINT32:
+      return Load<uint32_t>(data, index);
+    case GGUF_TYPE_INT32:
+      return Load<int32_t>(data, index);
+    case GGUF_TYPE_UINT64:
+      return Load<uint64_t>(data, index);
+    case GGUF_TYPE_INT64:
+      return Load<int64_t>(data, index);
+    default:
+      return std::nullopt;
   }
 }
 
@@ -51,7 +61,8 @@ std::optional<uint64_t> GgufView::Unsigned(const std::string& key) {
   if (id < 0) return std::nullopt;
   const gguf_type type = gguf_get_kv_type(context_, id);
   std::optional<uint64_t> value;
-  if (type != GGUF_TYPE_ARRAY && type != GGUF_TYPE_STRING) value = ElementAt(type, gguf_get_val_data(context_, id), 0);
+  if (type != GGUF_TYPE_ARRAY && type != GGUF_TYPE_STRING)
+    value = ElementAt(type, gguf_get_val_data(context_, id), 0);
   if (!value) Fail("'" + key + "' is not a whole number of at least zero");
   return value;
 }

@@ -11,8 +11,8 @@
 
 namespace rumbo {
 
-// Typed, checked access to the metadata of an open GGUF file; ggml's own getters abort on a wrong type. The first
-// key of a wrong type is kept in error(). Borrows the context. Not thread-safe.
+// Typed, checked access to the metadata of an open GGUF file; ggml's own getters abort on a wrong type. The
+// first key of a wrong type is kept in error(). Borrows the context. Not thread-safe.
 class GgufView {
  public:
   explicit GgufView(const gguf_context* context);

@@ -1,4 +1,5 @@
-// Runs the real rumbo-inspect on files that are damaged, hostile or fine: each bad one is a typed error, fast, small.
+// Runs the real rumbo-inspect on files that are damaged, hostile or fine: each bad one is a typed error,
+// fast, small.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -43,12 +44,15 @@ Outcome Inspect(const std::string& path) {
   ::close(pipe_fds[1]);
   Outcome o;
   char buffer[65536];
-  for (ssize_t n; (n = ::read(pipe_fds[0], buffer, sizeof buffer)) > 0;) o.out.append(buffer, static_cast<size_t>(n));
+  for (ssize_t n; (n = ::read(pipe_fds[0], buffer, sizeof buffer)) > 0;)
+    o.out.append(buffer, static_cast<size_t>(n));
   ::close(pipe_fds[0]);
   int state = 0;
   rusage usage{};
   ::wait4(child, &state, 0, &usage);
-  const auto ms = [](const timeval& t) { return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3; };
+  const auto ms = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
+  };
   o.ms = ms(usage.ru_utime) + ms(usage.ru_stime);
   o.max_rss_kib = usage.ru_maxrss;
   o.code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
@@ -83,7 +87,7 @@ class InspectTest : public ::testing::Test {
     EXPECT_NE(o.message.find(part), std::string::npos) << o.message;
     EXPECT_FALSE(o.next_step.empty());
 #if !defined(__SANITIZE_ADDRESS__)
-    EXPECT_LT(o.ms, 100) << part;  // processor time: the machine may be busy
+    EXPECT_LT(o.ms, 100) << part;                             // processor time: the machine may be busy
     EXPECT_LT(o.max_rss_kib, 32 * 1024 + 12 * 1024) << part;  // 12 MiB: the program with its libraries
 #endif
   }
@@ -94,7 +98,9 @@ class InspectTest : public ::testing::Test {
 // The smallest file that is a model: one layer, all tensors F32.
 GgufBytes Fine(uint64_t extra_keys = 0, uint64_t extra_tensors = 0) {
   GgufBytes b;
-  b.Header(3 + extra_tensors, 9 + extra_keys).Key("general.architecture", "llama").Key("general.name", "tiny");
+  b.Header(3 + extra_tensors, 9 + extra_keys)
+      .Key("general.architecture", "llama")
+      .Key("general.name", "tiny");
   b.Key("llama.block_count", 1).Key("llama.context_length", 128).Key("llama.embedding_length", 32);
   b.Key("llama.feed_forward_length", 64).Key("llama.attention.head_count", 2).Key("llama.vocab_size", 8);
   b.Key("llama.attention.head_count_kv", 1);
@@ -102,7 +108,8 @@ GgufBytes Fine(uint64_t extra_keys = 0, uint64_t extra_tensors = 0) {
 }
 
 GgufBytes& FineTensors(GgufBytes& b) {
-  return b.Tensor("token_embd.weight", {32, 8}, 0, 0).Tensor("blk.0.attn_k.weight", {32, 16}, 0, 1024)
+  return b.Tensor("token_embd.weight", {32, 8}, 0, 0)
+      .Tensor("blk.0.attn_k.weight", {32, 16}, 0, 1024)
       .Tensor("blk.0.ffn_up.weight", {32, 64}, 0, 3072);
 }
 constexpr size_t kFineData = 1024 + 2048 + 8192;
@@ -139,18 +146,28 @@ TEST_F(InspectTest, HeaderLies) {
 
 TEST_F(InspectTest, KeysLie) {
   ExpectInvalid(GgufBytes().Header(0, 1).Raw<uint64_t>(0xFFFFFFFFFFFFull).data(), "more than the file");
-  ExpectInvalid(GgufBytes().Header(0, 1).Raw<uint64_t>(~0ull).Raw<uint64_t>(0).data(), "longer than the file");
-  ExpectInvalid(GgufBytes().Header(0, 1).Text("").Raw<int32_t>(4).Raw<uint32_t>(1).Raw<uint64_t>(0).data(), "no name");
+  ExpectInvalid(GgufBytes().Header(0, 1).Raw<uint64_t>(~0ull).Raw<uint64_t>(0).data(),
+                "longer than the file");
+  ExpectInvalid(GgufBytes().Header(0, 1).Text("").Raw<int32_t>(4).Raw<uint32_t>(1).Raw<uint64_t>(0).data(),
+                "no name");
   ExpectInvalid(GgufBytes().Header(0, 2).Key("a", 1u).Key("a", 2u).data(), "twice");
   ExpectInvalid(GgufBytes().Header(0, 1).Text("k").Raw<int32_t>(99).Raw<uint64_t>(0).data(), "unknown type");
   for (const int shift : {60, 61}) {
-    ExpectInvalid(GgufBytes().Header(0, 1).Text("k").Raw<int32_t>(9).Raw<int32_t>(0).Raw<uint64_t>(1ull << shift).data(),
+    ExpectInvalid(GgufBytes()
+                      .Header(0, 1)
+                      .Text("k")
+                      .Raw<int32_t>(9)
+                      .Raw<int32_t>(0)
+                      .Raw<uint64_t>(1ull << shift)
+                      .data(),
                   "longer than the file");
   }
-  ExpectInvalid(GgufBytes().Header(0, 1).Text("k").Raw<int32_t>(9).Raw<int32_t>(5).Raw<uint64_t>(~0ull).data(),
-                "longer than the file");
-  ExpectInvalid(GgufBytes().Header(0, 1).Text("k").Raw<int32_t>(9).Raw<int32_t>(8).Raw<uint64_t>(1ull << 50).data(),
-                "longer than the file");
+  ExpectInvalid(
+      GgufBytes().Header(0, 1).Text("k").Raw<int32_t>(9).Raw<int32_t>(5).Raw<uint64_t>(~0ull).data(),
+      "longer than the file");
+  ExpectInvalid(
+      GgufBytes().Header(0, 1).Text("k").Raw<int32_t>(9).Raw<int32_t>(8).Raw<uint64_t>(1ull << 50).data(),
+      "longer than the file");
   ExpectInvalid(GgufBytes().Header(0, 1).Text("k").Raw<int32_t>(8).Raw<uint64_t>(1ull << 40).data(),
                 "longer than the file");
   GgufBytes nested;
@@ -176,25 +193,35 @@ TEST_F(InspectTest, TensorsLie) {
   ExpectInvalid(one({0}, 0, 0), "dimension 0");
   ExpectInvalid(one({-4}, 0, 0), "dimension -4");
   ExpectInvalid(one({1ll << 40, 1ll << 40}, 0, 0), "overflows");
-  ExpectInvalid(one({1ll << 61}, 0, 0), "beyond the file");   // 4 bytes each wraps 64 bits
+  ExpectInvalid(one({1ll << 61}, 0, 0), "beyond the file");  // 4 bytes each wraps 64 bits
   ExpectInvalid(one({8}, 12345, 0), "type 12345");
-  ExpectInvalid(one({8}, 4, 0), "type 4");                     // retired
+  ExpectInvalid(one({8}, 4, 0), "type 4");  // retired
   ExpectInvalid(one({33}, 8, 0), "block size");
   ExpectInvalid(one({8}, 0, 1ull << 50), "beyond the file");
-  ExpectInvalid(one({8}, 0, ~0ull - 31), "beyond the file");   // offset + size wraps
+  ExpectInvalid(one({8}, 0, ~0ull - 31), "beyond the file");  // offset + size wraps
   ExpectInvalid(one({8}, 0, 7), "not aligned");
-  ExpectInvalid(one({8}, 0, 64), "refuses");                   // a hole: ggml's own rule
+  ExpectInvalid(one({8}, 0, 64), "refuses");  // a hole: ggml's own rule
   GgufBytes twice;
-  twice.Header(2, 1).Key("general.architecture", "llama").Tensor("t", {8}, 0, 0).Tensor("t", {8}, 0, 32).Data(64);
+  twice.Header(2, 1)
+      .Key("general.architecture", "llama")
+      .Tensor("t", {8}, 0, 0)
+      .Tensor("t", {8}, 0, 32)
+      .Data(64);
   ExpectInvalid(twice.data(), "twice");
-  ExpectInvalid(GgufBytes().Header(1, 1).Key("general.architecture", "llama")
-                    .Tensor(std::string(200, 'n'), {8}, 0, 0).Data(64).data(), "longer than 63");
+  ExpectInvalid(GgufBytes()
+                    .Header(1, 1)
+                    .Key("general.architecture", "llama")
+                    .Tensor(std::string(200, 'n'), {8}, 0, 0)
+                    .Data(64)
+                    .data(),
+                "longer than 63");
 }
 
 TEST_F(InspectTest, SumOfSizesNeverWraps) {
   GgufBytes b;
   b.Header(3, 1).Key("general.architecture", "llama");
-  for (int i = 0; i < 3; ++i) b.Tensor("t" + std::to_string(i), {1ll << 60}, 24, static_cast<uint64_t>(i) << 60);
+  for (int i = 0; i < 3; ++i)
+    b.Tensor("t" + std::to_string(i), {1ll << 60}, 24, static_cast<uint64_t>(i) << 60);
   ExpectInvalid(b.Data(64).data(), "beyond the file");
 }
 
@@ -230,7 +257,10 @@ TEST_F(InspectTest, ImpossibleHyperparameters) {
   bytes[at] = 5;  // INT32: still a number
   EXPECT_EQ(Inspect(Write(bytes)).code, 0);
   GgufBytes wrong;
-  wrong.Header(1, 4).Key("general.architecture", "llama").Key("llama.block_count", 1).Key("llama.embedding_length", 32);
+  wrong.Header(1, 4)
+      .Key("general.architecture", "llama")
+      .Key("llama.block_count", 1)
+      .Key("llama.embedding_length", 32);
   wrong.Key("llama.context_length", "many").Tensor("token_embd.weight", {32, 8}, 0, 0).Data(1024);
   ExpectInvalid(wrong.data(), "context_length");
 }
@@ -262,7 +292,8 @@ TEST_F(InspectTest, NotAFile) {
   EXPECT_EQ(Inspect(fifo).reason, "NOT_A_FILE");
 }
 
-constexpr char kConfig[] = R"({"model_type":"m","architectures":["MForCausalLM"],"num_hidden_layers":1,"hidden_size":64,
+constexpr char kConfig[] =
+    R"({"model_type":"m","architectures":["MForCausalLM"],"num_hidden_layers":1,"hidden_size":64,
   "intermediate_size":128,"num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":512,"vocab_size":8)";
 
 std::string Safetensors(const std::string& header, size_t data) {
@@ -272,8 +303,12 @@ std::string Safetensors(const std::string& header, size_t data) {
 
 TEST_F(InspectTest, DescribesAFolder) {
   Write(std::string(kConfig) + R"(,"quantization_config":{"quant_method":"fp8"}})", "config.json");
-  Write(Safetensors(R"({"__metadata__":{"format":"pt"},"model.embed_tokens.weight":{"dtype":"BF16","shape":[8,64],"data_offsets":[0,1024]},
-    "model.layers.0.mlp.up_proj.weight":{"dtype":"F8_E4M3","shape":[128,64],"data_offsets":[1024,9216]}})", 9216), "model.safetensors");
+  Write(
+      Safetensors(
+          R"({"__metadata__":{"format":"pt"},"model.embed_tokens.weight":{"dtype":"BF16","shape":[8,64],"data_offsets":[0,1024]},
+    "model.layers.0.mlp.up_proj.weight":{"dtype":"F8_E4M3","shape":[128,64],"data_offsets":[1024,9216]}})",
+          9216),
+      "model.safetensors");
   Write(R"({"chat_template":"{{ x }}"})", "tokenizer_config.json");
   const Outcome o = Inspect(folder_);
   ASSERT_EQ(o.code, 0) << o.out;
@@ -307,20 +342,29 @@ TEST_F(InspectTest, FoldersLie) {
   expect(R"({"model_type":"m","num_hidden_layers":1e300})", Safetensors(good, 8), "num_hidden_layers");
   expect(R"({"model_type":"m","num_hidden_layers":100000})", Safetensors(good, 8), "num_hidden_layers");
   expect(R"({"model_type":"m","num_hidden_layers":"two"})", Safetensors(good, 8), "num_hidden_layers");
-  expect(R"({"model_type":"m","num_hidden_layers":1,"hidden_size":64,"num_attention_heads":4,"num_key_value_heads":3})", Safetensors(good, 8), "heads");
-  expect(R"({"model_type":"m","num_hidden_layers":1,"hidden_size":65,"num_attention_heads":4})", Safetensors(good, 8), "hidden_size");
+  expect(
+      R"({"model_type":"m","num_hidden_layers":1,"hidden_size":64,"num_attention_heads":4,"num_key_value_heads":3})",
+      Safetensors(good, 8), "heads");
+  expect(R"({"model_type":"m","num_hidden_layers":1,"hidden_size":65,"num_attention_heads":4})",
+         Safetensors(good, 8), "hidden_size");
   expect(R"({"model_type":"m","num_experts":2,"num_experts_per_tok":3})", Safetensors(good, 8), "experts");
-  expect(R"({"model_type":"m","num_hidden_layers":2,"hidden_size":64,"num_attention_heads":4,"layer_types":["full_attention"]})", Safetensors(good, 8), "layer_types");
+  expect(
+      R"({"model_type":"m","num_hidden_layers":2,"hidden_size":64,"num_attention_heads":4,"layer_types":["full_attention"]})",
+      Safetensors(good, 8), "layer_types");
   expect(config, "", "too short");
   expect(config, std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) + "{}", "claims");
   expect(config, Safetensors("not json", 0), "JSON");
   expect(config, Safetensors(R"({"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,9]}})", 8), "outside");
-  expect(config, Safetensors(R"({"a":{"dtype":"BF16","shape":[5],"data_offsets":[0,8]}})", 8), "another size");
+  expect(config, Safetensors(R"({"a":{"dtype":"BF16","shape":[5],"data_offsets":[0,8]}})", 8),
+         "another size");
   expect(config, Safetensors(R"({"a":{"dtype":"BF16","shape":[-4],"data_offsets":[0,8]}})", 8), "shape");
-  expect(config, Safetensors(R"({"a":{"dtype":"BF16","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", 8), "shape");
+  expect(config,
+         Safetensors(R"({"a":{"dtype":"BF16","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", 8),
+         "shape");
   expect(config, Safetensors(R"({"a":{"dtype":"Q7","shape":[4],"data_offsets":[0,8]}})", 8), "type");
   expect(config, Safetensors(R"({"a":7})", 8), "lacks");
-  expect(config, Safetensors(R"({"model.layers.9.a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})", 8), "layer");
+  expect(config, Safetensors(R"({"model.layers.9.a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})", 8),
+         "layer");
   Write(R"({"weight_map":{"gone":"model-2.safetensors"}})", "model.safetensors.index.json");
   expect(config, Safetensors(good, 8), "index");
 }
@@ -342,10 +386,17 @@ TEST_F(InspectTest, FlippedBitsNeverCrashIt) {
 
 TEST_F(InspectTest, AllPartsOfASplitModelAreRead) {
   GgufBytes first;
-  first.Header(1, 5).Key("general.architecture", "llama").Key("llama.block_count", 1).Key("llama.embedding_length", 32);
+  first.Header(1, 5)
+      .Key("general.architecture", "llama")
+      .Key("llama.block_count", 1)
+      .Key("llama.embedding_length", 32);
   first.Key("split.count", 2).Key("split.no", 0u).Tensor("token_embd.weight", {32, 8}, 0, 0).Data(1024);
   GgufBytes second;
-  second.Header(1, 2).Key("split.count", 2).Key("split.no", 1).Tensor("blk.0.ffn_up.weight", {32, 64}, 0, 0).Data(8192);
+  second.Header(1, 2)
+      .Key("split.count", 2)
+      .Key("split.no", 1)
+      .Tensor("blk.0.ffn_up.weight", {32, 64}, 0, 0)
+      .Data(8192);
   const std::string path = Write(first.data(), "m-00001-of-00002.gguf");
   EXPECT_EQ(Inspect(path).reason, "FILE_NOT_FOUND");
   Write(second.data(), "m-00002-of-00002.gguf");

@@ -1,6 +1,6 @@
 // rumbo-inspect: reads a model file that nobody vouches for and prints what it is as JSON. Short-lived and
-// confined: it opens the files, gives up the file system, the network and the right to start programs, and only
-// then reads. Exit codes: 0 printed a descriptor, 1 printed {"error":{...}}, 2 usage.
+// confined: it opens the files, gives up the file system, the network and the right to start programs, and
+// only then reads. Exit codes: 0 printed a descriptor, 1 printed {"error":{...}}, 2 usage.
 
 #include <fcntl.h>
 #include <ggml.h>
@@ -30,10 +30,12 @@ namespace rumbo {
 namespace {
 
 int Usage() {
-  std::fputs("usage: rumbo-inspect (--fd N [--fd N ...] | PATH) [--json]\n"
-             "  PATH    a .gguf file (the other parts of a split model are found beside it), or a folder with\n"
-             "          config.json and *.safetensors\n"
-             "  --fd N  the same, already open (several for a split model, in order)\n", stderr);
+  std::fputs(
+      "usage: rumbo-inspect (--fd N [--fd N ...] | PATH) [--json]\n"
+      "  PATH    a .gguf file (the other parts of a split model are found beside it), or a folder with\n"
+      "          config.json and *.safetensors\n"
+      "  --fd N  the same, already open (several for a split model, in order)\n",
+      stderr);
   return 2;
 }
 
@@ -74,12 +76,14 @@ absl::Status Confine() {
   options.max_address_bytes = 4 * kGiB;
 #endif
   RUMBO_ASSIGN_OR_RETURN(const SandboxReport report, EnterSandbox(options));
-  for (const std::string& missing : report.missing) std::fprintf(stderr, "rumbo-inspect: %s\n", missing.c_str());
+  for (const std::string& missing : report.missing)
+    std::fprintf(stderr, "rumbo-inspect: %s\n", missing.c_str());
   return absl::OkStatus();
 }
 
 int Run(const ModelFiles& files) {
-  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU}) ::signal(signal, OnFatalSignal);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU})
+    ::signal(signal, OnFatalSignal);
   ggml_log_set([](ggml_log_level, const char* text, void*) { std::fputs(text, stderr); }, nullptr);
   if (const absl::Status confined = Confine(); !confined.ok()) return Fail(confined);
   std::vector<int> fds;

@@ -46,8 +46,13 @@ absl::StatusOr<ModelFiles> OpenFolder(const std::string& path) {
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(folder)) {
     const std::string name = entry->d_name;
-    static const std::set<std::string> kWanted = {"config.json", "model.safetensors.index.json", "tokenizer_config.json",
-                                                  "chat_template.jinja", "tokenizer.json", "tokenizer.model", "vocab.txt"};
+    static const std::set<std::string> kWanted = {"config.json",
+                                                  "model.safetensors.index.json",
+                                                  "tokenizer_config.json",
+                                                  "chat_template.jinja",
+                                                  "tokenizer.json",
+                                                  "tokenizer.model",
+                                                  "vocab.txt"};
     const bool tensors = name.size() > 12 && name.substr(name.size() - 12) == ".safetensors";
     if ((tensors || kWanted.count(name) > 0) && names.size() < kMaxParts) names.push_back(name);
   }

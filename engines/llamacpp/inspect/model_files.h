@@ -15,9 +15,9 @@ struct ModelFiles {
   bool folder = false;  // a folder with config.json and *.safetensors
 };
 
-// Opens `path` and, where its name ends in -00001-of-0000N.gguf, the other N - 1 parts beside it; of a folder, the
-// configuration, tokenizer and .safetensors files in it.
-// Errors: kNotFound, kPermissionDenied, kInvalidArgument with kNotAFile.
+// Opens `path` and, where its name ends in -00001-of-0000N.gguf, the other N - 1 parts beside it; of a
+// folder, the configuration, tokenizer and .safetensors files in it. Errors: kNotFound, kPermissionDenied,
+// kInvalidArgument with kNotAFile.
 absl::StatusOr<ModelFiles> OpenModelFiles(const std::string& path);
 
 }  // namespace rumbo

@@ -1,10 +1,10 @@
-// rumbo-oracle: asks libllama how much memory a model would take, without allocating it. For tests and for a last
-// check before a load. Confined like rumbo-inspect, after the backends are loaded.
+// rumbo-oracle: asks libllama how much memory a model would take, without allocating it. For tests and for a
+// last check before a load. Confined like rumbo-inspect, after the backends are loaded.
 //
 // usage: rumbo-oracle MODEL (- | key=value ...)
 // Each line of standard input (with "-") or the arguments are one question:
-//   ctx=8192 seqs=4 batch=2048 ubatch=512 outputs=4 k=f16 v=f16 fa=on|off unified=0|1 swa_full=0|1 ngl=0 embeddings=0|1
-//   mtp=0|1 (load MTP layers) draft_ctx=0|1 (a context of the MTP layers) rs_seq=0
+//   ctx=8192 seqs=4 batch=2048 ubatch=512 outputs=4 k=f16 v=f16 fa=on|off unified=0|1 swa_full=0|1 ngl=0
+//   embeddings=0|1 mtp=0|1 (load MTP layers) draft_ctx=0|1 (a context of the MTP layers) rs_seq=0
 // One JSON object per answer: {"host":{"model":..,"context":..,"compute":..},"devices":[{...}],"layers":..}
 
 #include <ggml-backend.h>
@@ -20,11 +20,10 @@
 #include <string>
 #include <vector>
 
-#include "common/fit.h"
-
 #include "base/bytes.h"
 #include "base/os/sandbox.h"
 #include "base/status.h"
+#include "common/fit.h"
 
 namespace rumbo {
 namespace {
@@ -67,8 +66,8 @@ llama_context_params ContextOf(const Question& q) {
   c.type_k = CacheType(q, "k");
   c.type_v = CacheType(q, "v");
   const auto fa = q.find("fa");
-  c.flash_attn_type = fa != q.end() && fa->second == "off" ? LLAMA_FLASH_ATTN_TYPE_DISABLED
-                                                            : LLAMA_FLASH_ATTN_TYPE_ENABLED;
+  c.flash_attn_type =
+      fa != q.end() && fa->second == "off" ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
   c.kv_unified = Number(q, "unified", 0) != 0;
   c.swa_full = Number(q, "swa_full", 0) != 0;
   c.embeddings = Number(q, "embeddings", 0) != 0;
@@ -90,8 +89,8 @@ json::object Answer(const std::string& path, const Question& q) {
   const llama_context_params c = ContextOf(q);
   std::vector<ggml_backend_dev_t> devices;
   uint32_t layers = 0, context_trained = 0, experts = 0;
-  const auto data = common_get_device_memory_data(path.c_str(), &m, &c, devices, layers, context_trained, experts,
-                                                  GGML_LOG_LEVEL_ERROR);
+  const auto data = common_get_device_memory_data(path.c_str(), &m, &c, devices, layers, context_trained,
+                                                  experts, GGML_LOG_LEVEL_ERROR);
   json::object out;
   out["host"] = Figures(data.back());
   json::array list;
@@ -123,9 +122,11 @@ int Main(int argc, char** argv) {
     std::fputs("usage: rumbo-oracle MODEL (- | key=value ...)\n", stderr);
     return 2;
   }
-  llama_log_set([](ggml_log_level level, const char* text, void*) {
-    if (level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT) std::fputs(text, stderr);
-  }, nullptr);
+  llama_log_set(
+      [](ggml_log_level level, const char* text, void*) {
+        if (level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT) std::fputs(text, stderr);
+      },
+      nullptr);
   ggml_backend_load_all();
   SandboxOptions options;
   options.read_only = {argv[1], "/proc/meminfo", "/proc/self", "/sys/devices/system/cpu", "/proc/cpuinfo"};

@@ -33,9 +33,10 @@ bool Contains(std::string_view text, std::string_view part) { return text.find(p
 
 double DtypeBits(const std::string& dtype) {
   static const std::map<std::string, double> kBits = {
-      {"BOOL", 8}, {"U8", 8}, {"I8", 8}, {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F4", 4}, {"F6_E2M3", 6},
-      {"F6_E3M2", 6}, {"I16", 16}, {"U16", 16}, {"F16", 16}, {"BF16", 16}, {"I32", 32}, {"U32", 32}, {"F32", 32},
-      {"F64", 64}, {"I64", 64}, {"U64", 64}, {"C64", 64}};
+      {"BOOL", 8},    {"U8", 8},   {"I8", 8},      {"F8_E5M2", 8}, {"F8_E4M3", 8},
+      {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"I16", 16},
+      {"U16", 16},    {"F16", 16}, {"BF16", 16},   {"I32", 32},    {"U32", 32},
+      {"F32", 32},    {"F64", 64}, {"I64", 64},    {"U64", 64},    {"C64", 64}};
   const auto it = kBits.find(dtype);
   return it == kBits.end() ? 0 : it->second;
 }
@@ -51,7 +52,8 @@ std::optional<size_t> LayerOf(std::string_view name) {
     const size_t at = name.find(mark);
     if (at == name.npos) continue;
     size_t i = at + mark.size(), n = 0, digits = 0;
-    for (; i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) && digits < 6; ++i, ++digits) {
+    for (; i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) && digits < 6;
+         ++i, ++digits) {
       n = n * 10 + static_cast<size_t>(name[i] - '0');
     }
     if (digits > 0) return n;
@@ -67,15 +69,19 @@ class Folder {
     out_.format = "safetensors";
     out_.files = files_.names;
     const int config_fd = FdOf("config.json");
-    if (config_fd < 0) return ModelInvalid("the folder has no config.json", "Give a folder as it was downloaded, or a .gguf file.");
+    if (config_fd < 0)
+      return ModelInvalid("the folder has no config.json",
+                          "Give a folder as it was downloaded, or a .gguf file.");
     RUMBO_ASSIGN_OR_RETURN(const json::value config, ReadJson(config_fd, "config.json", kMaxConfig));
     ConfigView view(config.get_object());
     RUMBO_RETURN_IF_ERROR(Shape(view));
     for (size_t i = 0; i < files_.names.size(); ++i) {
-      if (EndsWith(files_.names[i], ".safetensors")) RUMBO_RETURN_IF_ERROR(Header(files_.fds[i].get(), BaseName(files_.names[i])));
+      if (EndsWith(files_.names[i], ".safetensors"))
+        RUMBO_RETURN_IF_ERROR(Header(files_.fds[i].get(), BaseName(files_.names[i])));
     }
     RUMBO_RETURN_IF_ERROR(Complete());
-    if (out_.parameters == 0) return ModelInvalid("the folder has no tensors", "Download the .safetensors files too.");
+    if (out_.parameters == 0)
+      return ModelInvalid("the folder has no tensors", "Download the .safetensors files too.");
     Finish(view);
     RUMBO_RETURN_IF_ERROR(Template());
     return std::move(out_);
@@ -93,18 +99,22 @@ class Folder {
     out_.architecture = EscapeForLog(SanitizeUtf8(view.Text("model_type")), 64);
     if (out_.architecture.empty()) view.Fail("'model_type' is missing");
     out_.name = EscapeForLog(SanitizeUtf8(view.Text("_name_or_path")), 200);
-    const uint32_t layers = view.Count({"num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"});
+    const uint32_t layers =
+        view.Count({"num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"});
     out_.embedding_length = view.Count({"hidden_size", "d_model", "n_embd", "dim"});
     out_.feed_forward_length = view.Count({"intermediate_size", "ffn_dim", "n_inner"});
-    out_.context_trained = view.Count({"max_position_embeddings", "n_positions", "max_sequence_length", "max_target_positions"});
+    out_.context_trained =
+        view.Count({"max_position_embeddings", "n_positions", "max_sequence_length", "max_target_positions"});
     out_.vocabulary = view.Count({"vocab_size"});
     out_.experts = view.Count({"num_experts", "n_routed_experts", "num_local_experts"});
     out_.experts_used = view.Count({"num_experts_per_tok", "num_experts_per_token", "moe_topk"});
     out_.mtp_layers = view.Count({"num_nextn_predict_layers", "mtp_num_hidden_layers", "mtp_num_layers"});
     RUMBO_RETURN_IF_ERROR(view.error());
-    if (layers > kMaxLayers || out_.mtp_layers > 64) view.Fail("'num_hidden_layers' is " + std::to_string(layers) + ", no model has so many");
+    if (layers > kMaxLayers || out_.mtp_layers > 64)
+      view.Fail("'num_hidden_layers' is " + std::to_string(layers) + ", no model has so many");
     if (out_.experts_used > out_.experts) {
-      view.Fail("uses " + std::to_string(out_.experts_used) + " of " + std::to_string(out_.experts) + " experts");
+      view.Fail("uses " + std::to_string(out_.experts_used) + " of " + std::to_string(out_.experts) +
+                " experts");
     }
     RUMBO_RETURN_IF_ERROR(view.error());
     main_layers_ = layers;
@@ -118,17 +128,20 @@ class Folder {
     const uint32_t kv_heads = view.Count({"num_key_value_heads", "num_kv_heads"}, heads);
     const uint32_t head = view.Count({"head_dim"}, heads > 0 ? out_.embedding_length / heads : 0);
     const uint32_t latent = view.Count({"kv_lora_rank"}), rope = view.Count({"qk_rope_head_dim"});
-    const uint32_t expert_ff = view.Count({"moe_intermediate_size", "expert_intermediate_size"}, out_.feed_forward_length);
+    const uint32_t expert_ff =
+        view.Count({"moe_intermediate_size", "expert_intermediate_size"}, out_.feed_forward_length);
     RUMBO_RETURN_IF_ERROR(view.error());
     if (heads > 0 && (kv_heads > heads || (kv_heads > 0 && heads % kv_heads != 0))) {
-      view.Fail(std::to_string(heads) + " heads cannot share " + std::to_string(kv_heads) + " key-value heads");
+      view.Fail(std::to_string(heads) + " heads cannot share " + std::to_string(kv_heads) +
+                " key-value heads");
     }
     if (heads > 0 && !view.Has("head_dim") && out_.embedding_length % heads != 0) {
       view.Fail("'hidden_size' is no multiple of the heads, and 'head_dim' is missing");
     }
     const std::vector<std::string> kinds = view.Texts("layer_types");
     if (!kinds.empty() && kinds.size() != main_layers_) {
-      view.Fail("'layer_types' has " + std::to_string(kinds.size()) + " entries for " + std::to_string(main_layers_) + " layers");
+      view.Fail("'layer_types' has " + std::to_string(kinds.size()) + " entries for " +
+                std::to_string(main_layers_) + " layers");
     }
     const uint32_t window = view.Flag("use_sliding_window", true) ? view.Count({"sliding_window"}) : 0;
     const uint32_t pattern = view.Count({"sliding_window_pattern"});
@@ -142,7 +155,8 @@ class Folder {
       layer.kv_heads = out_.mla ? 1 : kv_heads;
       layer.key_length = out_.mla ? latent + rope : head;
       layer.value_length = out_.mla ? 0 : head;
-      layer.attention_width = layer.query_width = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{heads} * head, 1u << 30));
+      layer.attention_width = layer.query_width =
+          static_cast<uint32_t>(std::min<uint64_t>(uint64_t{heads} * head, 1u << 30));
       layer.feed_forward = out_.feed_forward_length;
       layer.gated = true;
       layer.expert_feed_forward = out_.experts > 0 ? expert_ff : 0;
@@ -161,10 +175,12 @@ class Folder {
 
   // Bytes of one linear layer's state per sequence, 16-bit convolution and 32-bit state.
   static Bytes LinearState(ConfigView& view) {
-    const uint64_t value_heads = view.Count({"linear_num_value_heads"}), key_heads = view.Count({"linear_num_key_heads"});
+    const uint64_t value_heads = view.Count({"linear_num_value_heads"}),
+                   key_heads = view.Count({"linear_num_key_heads"});
     const uint64_t key = view.Count({"linear_key_head_dim"}), value = view.Count({"linear_value_head_dim"});
     const uint64_t conv = view.Count({"linear_conv_kernel_dim", "conv_kernel"}, 4);
-    const uint64_t channels = SaturatingAdd(SaturatingMul(2, SaturatingMul(key_heads, key)), SaturatingMul(value_heads, value));
+    const uint64_t channels =
+        SaturatingAdd(SaturatingMul(2, SaturatingMul(key_heads, key)), SaturatingMul(value_heads, value));
     return SaturatingAdd(SaturatingMul(SaturatingMul(value_heads, SaturatingMul(key, value)), 4),
                          SaturatingMul(SaturatingMul(channels, conv > 0 ? conv - 1 : 0), 2));
   }
@@ -175,12 +191,15 @@ class Folder {
     const auto size = static_cast<uint64_t>(info.st_size);
     out_.file_bytes = SaturatingAdd(out_.file_bytes, size);
     uint64_t length = 0;
-    if (size < 8 || ::pread(fd, &length, 8, 0) != 8) return ModelInvalid(name + " is too short to be a safetensors file");
+    if (size < 8 || ::pread(fd, &length, 8, 0) != 8)
+      return ModelInvalid(name + " is too short to be a safetensors file");
     if (length > size - 8 || length > kMaxHeader || length < 2) {
-      return ModelInvalid("the header of " + name + " claims " + std::to_string(length) + " bytes, the file has " + std::to_string(size));
+      return ModelInvalid("the header of " + name + " claims " + std::to_string(length) +
+                          " bytes, the file has " + std::to_string(size));
     }
     std::string text(length, '\0');
-    if (::pread(fd, text.data(), length, 8) != static_cast<ssize_t>(length)) return ModelInvalid(name + " ends early");
+    if (::pread(fd, text.data(), length, 8) != static_cast<ssize_t>(length))
+      return ModelInvalid(name + " ends early");
     json::parse_options options;
     options.max_depth = 8;
     boost::system::error_code error;
@@ -189,14 +208,16 @@ class Folder {
     for (const auto& item : header.get_object()) {
       const std::string tensor(item.key().data(), item.key().size());
       if (tensor == "__metadata__") continue;
-      if (!names_.insert(tensor).second) return ModelInvalid("tensor '" + EscapeForLog(tensor, 80) + "' is there twice");
+      if (!names_.insert(tensor).second)
+        return ModelInvalid("tensor '" + EscapeForLog(tensor, 80) + "' is there twice");
       if (names_.size() > kMaxTensors) return ModelInvalid("the model claims more than 262,144 tensors");
       RUMBO_RETURN_IF_ERROR(Tensor(tensor, item.value(), size - 8 - length, name));
     }
     return absl::OkStatus();
   }
 
-  absl::Status Tensor(const std::string& tensor, const json::value& value, uint64_t data, const std::string& file) {
+  absl::Status Tensor(const std::string& tensor, const json::value& value, uint64_t data,
+                      const std::string& file) {
     const auto bad = [&](const char* what) {
       return ModelInvalid("tensor '" + EscapeForLog(tensor, 80) + "' of " + file + " " + what);
     };
@@ -219,7 +240,8 @@ class Folder {
       elements = *product;
     }
     const auto begin = Whole(offsets->get_array()[0]), end = Whole(offsets->get_array()[1]);
-    if (!begin || !end || *begin > *end || *end > data) return bad("lies outside the file: it is truncated or damaged");
+    if (!begin || !end || *begin > *end || *end > data)
+      return bad("lies outside the file: it is truncated or damaged");
     if (elements > (1ull << 55) || *end - *begin != (elements * static_cast<uint64_t>(bits) + 7) / 8) {
       return bad("has another size than its shape");
     }
@@ -238,20 +260,26 @@ class Folder {
     Bytes& by_type = out_.bytes_by_type[dtype];
     by_type = SaturatingAdd(by_type, bytes);
     const bool mtp = tensor.compare(0, 4, "mtp.") == 0;
-    const auto index = out_.layers.empty() || Contains(tensor, "visual") || Contains(tensor, "vision") ? std::nullopt : LayerOf(tensor);
+    const auto index = out_.layers.empty() || Contains(tensor, "visual") || Contains(tensor, "vision")
+                           ? std::nullopt
+                           : LayerOf(tensor);
     if (mtp && out_.mtp_layers > 0) {
       LayerDescriptor& layer = out_.layers.back();
       layer.dense_ffn_bytes = SaturatingAdd(layer.dense_ffn_bytes, bytes);
       return absl::OkStatus();
     }
     if (!index || mtp) {
-      Bytes& sum = Contains(tensor, "embed_tokens") || Contains(tensor, "wte") || Contains(tensor, "word_embeddings")
-          ? out_.token_embedding_bytes : Contains(tensor, "lm_head") ? out_.output_bytes : out_.other_bytes;
+      Bytes& sum =
+          Contains(tensor, "embed_tokens") || Contains(tensor, "wte") || Contains(tensor, "word_embeddings")
+              ? out_.token_embedding_bytes
+          : Contains(tensor, "lm_head") ? out_.output_bytes
+                                        : out_.other_bytes;
       sum = SaturatingAdd(sum, bytes);
       return absl::OkStatus();
     }
     if (*index >= out_.layers.size()) {
-      return ModelInvalid("tensor '" + EscapeForLog(tensor, 80) + "' names a layer that config.json does not have");
+      return ModelInvalid("tensor '" + EscapeForLog(tensor, 80) +
+                          "' names a layer that config.json does not have");
     }
     LayerDescriptor& layer = out_.layers[*index];
     Bytes* sum = &layer.attention_bytes;
@@ -271,11 +299,13 @@ class Folder {
     if (fd < 0) return absl::OkStatus();
     RUMBO_ASSIGN_OR_RETURN(const json::value index, ReadJson(fd, "model.safetensors.index.json", kMaxHeader));
     const json::value* map = index.get_object().if_contains("weight_map");
-    if (map == nullptr || !map->is_object()) return ModelInvalid("model.safetensors.index.json has no weight_map");
+    if (map == nullptr || !map->is_object())
+      return ModelInvalid("model.safetensors.index.json has no weight_map");
     for (const auto& item : map->get_object()) {
       const std::string tensor(item.key().data(), item.key().size());
       if (names_.count(tensor) == 0) {
-        return ModelInvalid("tensor '" + EscapeForLog(tensor, 80) + "' of the index is in none of the files", "Download the missing .safetensors files.");
+        return ModelInvalid("tensor '" + EscapeForLog(tensor, 80) + "' of the index is in none of the files",
+                            "Download the missing .safetensors files.");
       }
     }
     return absl::OkStatus();
@@ -300,9 +330,12 @@ class Folder {
     }
     if (!method.empty()) out_.quantization = Upper(EscapeForLog(method, 32));
     Capabilities(view);
-    out_.has_tokenizer = FdOf("tokenizer.json") >= 0 || FdOf("tokenizer.model") >= 0 || FdOf("vocab.txt") >= 0;
-    out_.output_length = std::find(out_.capabilities.begin(), out_.capabilities.end(), "generate") != out_.capabilities.end()
-        ? out_.vocabulary : 0;
+    out_.has_tokenizer =
+        FdOf("tokenizer.json") >= 0 || FdOf("tokenizer.model") >= 0 || FdOf("vocab.txt") >= 0;
+    out_.output_length =
+        std::find(out_.capabilities.begin(), out_.capabilities.end(), "generate") != out_.capabilities.end()
+            ? out_.vocabulary
+            : 0;
     if (main_layers_ == 0) {
       out_.notes.push_back("config.json names no layers: planned from the sizes of the tensors alone");
       out_.unknown_architecture = true;
@@ -310,8 +343,10 @@ class Folder {
   }
 
   void Capabilities(ConfigView& view) {
-    static const std::set<std::string> kSpeak = {"vits", "bark", "speecht5", "parler_tts", "kokoro", "csm", "dia", "styletts2", "qwen3_tts"};
-    static const std::set<std::string> kHear = {"whisper", "wav2vec2", "moonshine", "parakeet_ctc", "speech-encoder-decoder"};
+    static const std::set<std::string> kSpeak = {"vits", "bark", "speecht5",  "parler_tts", "kokoro",
+                                                 "csm",  "dia",  "styletts2", "qwen3_tts"};
+    static const std::set<std::string> kHear = {"whisper", "wav2vec2", "moonshine", "parakeet_ctc",
+                                                "speech-encoder-decoder"};
     std::string classes;
     for (const std::string& name : view.Texts("architectures")) classes += name + " ";
     if (kSpeak.count(out_.architecture) > 0) {

@@ -8,10 +8,10 @@
 
 namespace rumbo {
 
-// The descriptor of a model folder as Hugging Face lays it out: config.json, one or several .safetensors with their
-// headers, tokenizer files. Reads configuration files of at most 4 MiB and headers of at most 64 MiB; never the tensors.
-// Errors: kInvalidArgument with kModelInvalid where a file is damaged, a size impossible, or config.json contradicts
-// itself or the tensors.
+// The descriptor of a model folder as Hugging Face lays it out: config.json, one or several .safetensors with
+// their headers, tokenizer files. Reads configuration files of at most 4 MiB and headers of at most 64 MiB;
+// never the tensors. Errors: kInvalidArgument with kModelInvalid where a file is damaged, a size impossible,
+// or config.json contradicts itself or the tensors.
 absl::StatusOr<ModelDescriptor> DescribeSafetensors(const ModelFiles& files);
 
 }  // namespace rumbo

@@ -43,7 +43,8 @@ class ChatFormat final : public AnswerFormat {
       message_ = std::move(message);
       return absl::OkStatus();
     } catch (const std::exception& e) {
-      return Internal(std::string("the answer does not follow the chat template's format: ") + SanitizeUtf8(e.what()));
+      return Internal(std::string("the answer does not follow the chat template's format: ") +
+                      SanitizeUtf8(e.what()));
     }
   }
 
@@ -83,9 +84,10 @@ class ChatFormat final : public AnswerFormat {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AnswerFormat>> MakeChatFormat(const common_chat_params& params, bool parse_tool_calls,
-                                                            bool continues_message) {
-  // Without reasoning and tools the answer is its own content, and nothing has to be parsed again at each token.
+absl::StatusOr<std::unique_ptr<AnswerFormat>> MakeChatFormat(const common_chat_params& params,
+                                                             bool parse_tool_calls, bool continues_message) {
+  // Without reasoning and tools the answer is its own content, and nothing has to be parsed again at each
+  // token.
   const bool thinks = params.supports_thinking || !params.thinking_end_tags.empty();
   if (params.format == COMMON_CHAT_FORMAT_CONTENT_ONLY) return nullptr;
   if (!parse_tool_calls && !thinks && params.grammar.empty()) return nullptr;
@@ -97,7 +99,8 @@ absl::StatusOr<std::unique_ptr<AnswerFormat>> MakeChatFormat(const common_chat_p
     if (!params.parser.empty()) parser.parser.load(params.parser);
     return std::unique_ptr<AnswerFormat>(std::make_unique<ChatFormat>(std::move(parser)));
   } catch (const std::exception& e) {
-    return Internal(std::string("the chat template's answer format cannot be read: ") + SanitizeUtf8(e.what()));
+    return Internal(std::string("the chat template's answer format cannot be read: ") +
+                    SanitizeUtf8(e.what()));
   }
 }
 

@@ -16,8 +16,8 @@ absl::Status BadUtf8(const std::string& field) {
 
 absl::StatusOr<common_chat_msg> ConvertMessage(const ChatMessage& message, size_t index) {
   const std::string field = "messages[" + std::to_string(index) + "]";
-  if (message.role != "system" && message.role != "user" && message.role != "assistant" && message.role != "tool" &&
-      message.role != "developer") {
+  if (message.role != "system" && message.role != "user" && message.role != "assistant" &&
+      message.role != "tool" && message.role != "developer") {
     return InvalidArgument(field + ".role is \"" + EscapeForLog(message.role, 40) +
                            "\", must be system, user, assistant or tool");
   }
@@ -50,7 +50,8 @@ absl::StatusOr<common_chat_tool_choice> ConvertChoice(const std::string& choice)
   if (choice.empty() || choice == "auto") return COMMON_CHAT_TOOL_CHOICE_AUTO;
   if (choice == "none") return COMMON_CHAT_TOOL_CHOICE_NONE;
   if (choice == "required") return COMMON_CHAT_TOOL_CHOICE_REQUIRED;
-  return InvalidArgument("tool_choice is \"" + EscapeForLog(choice, 40) + "\", must be auto, none or required");
+  return InvalidArgument("tool_choice is \"" + EscapeForLog(choice, 40) +
+                         "\", must be auto, none or required");
 }
 
 absl::StatusOr<common_chat_templates_inputs> Convert(const ChatInput& chat, const SamplingParams& sampling) {
@@ -69,7 +70,8 @@ absl::StatusOr<common_chat_templates_inputs> Convert(const ChatInput& chat, cons
   inputs.use_jinja = true;
   inputs.reasoning_format = COMMON_REASONING_FORMAT_AUTO;
   inputs.enable_thinking = chat.thinking.value_or(true);
-  // Templates that print the date get the day: a clock at the head of a prompt would spoil every cached prefix.
+  // Templates that print the date get the day: a clock at the head of a prompt would spoil every cached
+  // prefix.
   inputs.now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
   for (const auto& [key, value] : chat.template_args) inputs.chat_template_kwargs[key] = value;
   if (chat.continue_final_message) {
@@ -105,11 +107,13 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Make(const llama_mod
   return made;
 }
 
-absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatInput& chat, const SamplingParams& sampling) const {
+absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatInput& chat,
+                                                  const SamplingParams& sampling) const {
   RUMBO_ASSIGN_OR_RETURN(const common_chat_templates_inputs inputs, Convert(chat, sampling));
   if (!inputs.tools.empty() && inputs.tool_choice != COMMON_CHAT_TOOL_CHOICE_NONE && !supports_tools_) {
     return Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing,
-                 "the model's chat template knows no tools", "Use a model with tool support, or drop the tools.");
+                 "the model's chat template knows no tools",
+                 "Use a model with tool support, or drop the tools.");
   }
   try {
     auto params = std::make_shared<common_chat_params>(common_chat_templates_apply(templates_.get(), inputs));
@@ -118,7 +122,8 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatInput& chat, const S
     rendered.params = std::move(params);
     return rendered;
   } catch (const std::exception& e) {
-    return InvalidArgument(std::string("the chat template refuses the conversation: ") + SanitizeUtf8(e.what()));
+    return InvalidArgument(std::string("the chat template refuses the conversation: ") +
+                           SanitizeUtf8(e.what()));
   }
 }
 

@@ -29,9 +29,9 @@ class ChatTemplate {
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Make(const llama_model* model,
                                                             const std::string& override_source);
 
-  // Errors: kInvalidArgument (empty, unknown role, text that is not UTF-8, template argument that is no JSON, the
-  // template refuses), kFailedPrecondition with kCapabilityMissing (tools without support, images, audio).
-  // `sampling` brings a JSON schema that the template's grammar has to wrap.
+  // Errors: kInvalidArgument (empty, unknown role, text that is not UTF-8, template argument that is no JSON,
+  // the template refuses), kFailedPrecondition with kCapabilityMissing (tools without support, images,
+  // audio). `sampling` brings a JSON schema that the template's grammar has to wrap.
   absl::StatusOr<RenderedChat> Render(const ChatInput& chat, const SamplingParams& sampling) const;
 
   bool supports_tools() const { return supports_tools_; }

@@ -22,8 +22,8 @@ std::string PatternGrammar(std::string_view pattern) {
   return json_schema_to_grammar(schema, true);
 }
 
-// The conversion's only sign that it gave up on a pattern is a line on stderr; but then the grammar is the same for
-// every such pattern: that of any string.
+// The conversion's only sign that it gave up on a pattern is a line on stderr; but then the grammar is the
+// same for every such pattern: that of any string.
 bool PatternSupported(std::string_view pattern) {
   try {
     static const std::string given_up = PatternGrammar("no anchors");
@@ -44,7 +44,9 @@ absl::StatusOr<std::string> FromSchema(const std::string& text) {
 
 }  // namespace
 
-absl::Status CheckSchemaConstraint(const std::string& schema) { return CheckSchema(schema, PatternSupported); }
+absl::Status CheckSchemaConstraint(const std::string& schema) {
+  return CheckSchema(schema, PatternSupported);
+}
 
 absl::Status CheckGrammarShape(const std::string& grammar) {
   if (grammar.size() > kMaxGrammarBytes) {

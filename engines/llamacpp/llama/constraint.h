@@ -7,9 +7,9 @@
 
 namespace rumbo {
 
-// The grammar (GBNF) that keeps the request's constraint; "" where it has none. Never weaker than asked for: what
-// cannot be enforced is kInvalidArgument naming the construct. Bounded: schemas and grammars that are too large, too
-// deep or too repetitive are refused before libllama sees them. Any thread.
+// The grammar (GBNF) that keeps the request's constraint; "" where it has none. Never weaker than asked for:
+// what cannot be enforced is kInvalidArgument naming the construct. Bounded: schemas and grammars that are
+// too large, too deep or too repetitive are refused before libllama sees them. Any thread.
 absl::StatusOr<std::string> ConstraintGrammar(const SamplingParams& sampling);
 
 // Refuses GBNF that libllama's recursive parser should not be given. O(size).

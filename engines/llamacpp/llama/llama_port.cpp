@@ -60,7 +60,8 @@ bool LlamaPort::Copy(SequenceId from, SequenceId to) {
   // Within one pool of cells this only counts them twice; between streams it copies their whole buffers.
   llama_memory_seq_cp(memory, from, to, -1, -1);
   if (!*loaded_->settings.kv_unified || traits_.window == 0) return true;
-  // Window cells that several sequences own are never given back when they leave the window, so each gets its own.
+  // Window cells that several sequences own are never given back when they leave the window, so each gets its
+  // own.
   const SequenceState window = Save(from, true);
   return !window.bytes.empty() && Restore(to, window, true);
 }
@@ -92,8 +93,8 @@ SequenceState LlamaPort::Save(SequenceId sequence, bool only_window) {
 
 bool LlamaPort::Restore(SequenceId sequence, const SequenceState& state, bool only_window) {
   const llama_state_seq_flags flags = only_window ? LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY : 0;
-  if (llama_state_seq_set_data_ext(loaded_->context, state.bytes.data(), state.bytes.size(), sequence, flags) ==
-      state.bytes.size()) {
+  if (llama_state_seq_set_data_ext(loaded_->context, state.bytes.data(), state.bytes.size(), sequence,
+                                   flags) == state.bytes.size()) {
     return true;
   }
   llama_memory_seq_rm(llama_get_memory(loaded_->context), sequence, -1, -1);

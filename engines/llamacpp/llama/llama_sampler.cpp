@@ -48,8 +48,9 @@ class LlamaSampler final : public Sampler {
     int32_t count = 0;
     const TokenId* tokens = llama_vocab_get_suppress_tokens(vocab, &count);
     if (tokens != nullptr && count > 0) suppressed_ = {tokens, static_cast<size_t>(count)};
-    penalised_ = penalty_window_ > 0 && (params_.repeat_penalty.value_or(1) != 1 || params_.presence_penalty.value_or(0) != 0 ||
-                                         params_.frequency_penalty.value_or(0) != 0);
+    penalised_ = penalty_window_ > 0 &&
+                 (params_.repeat_penalty.value_or(1) != 1 || params_.presence_penalty.value_or(0) != 0 ||
+                  params_.frequency_penalty.value_or(0) != 0);
   }
 
   absl::Status Build(const SamplerSpec& spec, std::span<const TokenId> prompt);
@@ -110,11 +111,12 @@ absl::Status LlamaSampler::BuildGrammar(const SamplerSpec& spec) {
   if (spec.grammar_lazy) {
     std::vector<const char*> patterns;
     for (const std::string& pattern : spec.trigger_patterns) patterns.push_back(pattern.c_str());
-    grammar_.reset(llama_sampler_init_grammar_lazy_patterns(vocab_, spec.grammar.c_str(), "root", patterns.data(),
-                                                            patterns.size(), spec.trigger_tokens.data(),
-                                                            spec.trigger_tokens.size()));
+    grammar_.reset(llama_sampler_init_grammar_lazy_patterns(
+        vocab_, spec.grammar.c_str(), "root", patterns.data(), patterns.size(), spec.trigger_tokens.data(),
+        spec.trigger_tokens.size()));
     if (!spec.thinking_start.empty() && !spec.thinking_end.empty()) {
-      thinking_.reset(common_reasoning_budget_init(vocab_, {spec.thinking_start}, spec.thinking_end, {}, INT_MAX));
+      thinking_.reset(
+          common_reasoning_budget_init(vocab_, {spec.thinking_start}, spec.thinking_end, {}, INT_MAX));
       for (const TokenId token : spec.grammar_prefill) llama_sampler_accept(thinking_.get(), token);
     }
   } else {
@@ -164,9 +166,10 @@ void LlamaSampler::BuildChain(std::span<const TokenId> prompt) {
   if (params_.dry_multiplier.value_or(0) != 0) {
     whole_vocabulary_ = true;
     const char* breakers[] = {"\n", ":", "\"", "*"};
-    llama_sampler* dry = llama_sampler_init_dry(vocab_, *params_.dry_multiplier, params_.dry_base.value_or(1.75f),
-                                                static_cast<int32_t>(params_.dry_allowed_length.value_or(2)),
-                                                static_cast<int32_t>(penalty_window_), breakers, 4);
+    llama_sampler* dry =
+        llama_sampler_init_dry(vocab_, *params_.dry_multiplier, params_.dry_base.value_or(1.75f),
+                               static_cast<int32_t>(params_.dry_allowed_length.value_or(2)),
+                               static_cast<int32_t>(penalty_window_), breakers, 4);
     for (const TokenId token : prompt) llama_sampler_accept(dry, token);
     add(dry);
   }
@@ -226,7 +229,8 @@ void LlamaSampler::Adjust(float* logits) const {
   }
 }
 
-void LlamaSampler::FillLogprob(std::span<const float> logits, std::vector<ScoredToken>* top, double* norm) const {
+void LlamaSampler::FillLogprob(std::span<const float> logits, std::vector<ScoredToken>* top,
+                               double* norm) const {
   *norm = LogSumExp(logits);
   TopTokens(logits, params_.logprobs.value_or(0), top);
 }

@@ -30,19 +30,22 @@ namespace rumbo {
 namespace {
 
 absl::Status CheckFile(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     if (errno == EACCES) {
-      return Error(absl::StatusCode::kPermissionDenied, Reason::kFileNotReadable, "the model file is not readable");
+      return Error(absl::StatusCode::kPermissionDenied, Reason::kFileNotReadable,
+                   "the model file is not readable");
     }
     return Error(absl::StatusCode::kNotFound, Reason::kFileNotFound, "the model file does not exist",
                  "Import the model again.");
   }
   if (!S_ISREG(info.st_mode)) {
-    return Error(absl::StatusCode::kFailedPrecondition, Reason::kNotAFile, "the model path is no regular file");
+    return Error(absl::StatusCode::kFailedPrecondition, Reason::kNotAFile,
+                 "the model path is no regular file");
   }
   if (access(path.c_str(), R_OK) != 0) {
-    return Error(absl::StatusCode::kPermissionDenied, Reason::kFileNotReadable, "the model file is not readable");
+    return Error(absl::StatusCode::kPermissionDenied, Reason::kFileNotReadable,
+                 "the model file is not readable");
   }
   return absl::OkStatus();
 }
@@ -68,7 +71,8 @@ absl::Status LoadError(const LoadSpec& spec, const char* what) {
     return Error(absl::StatusCode::kFailedPrecondition, Reason::kUnsupportedArchitecture, message,
                  "A newer llama.cpp pack or another engine may know it.");
   }
-  if (has("failed to allocate") || has("unable to allocate") || has("out of memory") || has("OutOfDeviceMemory")) {
+  if (has("failed to allocate") || has("unable to allocate") || has("out of memory") ||
+      has("OutOfDeviceMemory")) {
     return Error(absl::StatusCode::kResourceExhausted, Reason::kDoesNotFit, message,
                  "Ask for less context or fewer sessions, or unload another model.");
   }
@@ -124,7 +128,8 @@ std::string CpuVariant() {
 absl::Status ChooseDevices(const LoadSpec& spec, std::vector<ggml_backend_dev_t>* devices) {
   if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == nullptr) {
     return Error(absl::StatusCode::kFailedPrecondition, Reason::kBackendUnavailable,
-                 "no CPU backend of llama.cpp could be loaded", "Run `./dev setup` again, or use another pack.");
+                 "no CPU backend of llama.cpp could be loaded",
+                 "Run `./dev setup` again, or use another pack.");
   }
   if (!spec.backend.empty() && spec.backend != "cpu") {
     for (const std::string& selector : spec.device_selectors) {
@@ -239,7 +244,8 @@ absl::Status MakeContext(const LoadSpec& spec, LoadedModel* loaded) {
   }
   s.batch = llama_n_batch(loaded->context);
   s.ubatch = llama_n_ubatch(loaded->context);
-  if (!s.gpu_layers) s.gpu_layers = spec.backend.empty() || spec.backend == "cpu" ? 0 : llama_model_n_layer(loaded->model) + 1;
+  if (!s.gpu_layers)
+    s.gpu_layers = spec.backend.empty() || spec.backend == "cpu" ? 0 : llama_model_n_layer(loaded->model) + 1;
   return absl::OkStatus();
 }
 
@@ -271,7 +277,8 @@ void WarmUp(LoadedModel& loaded) {
 
 std::string LibraryDir() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&llama_backend_init), &info) == 0 || info.dli_fname == nullptr) return ".";
+  if (dladdr(reinterpret_cast<void*>(&llama_backend_init), &info) == 0 || info.dli_fname == nullptr)
+    return ".";
   const std::string path = info.dli_fname;
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
@@ -281,7 +288,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, con
   if (spec.files.empty()) return InvalidArgument("files is empty");
   for (const std::string& file : spec.files) RUMBO_RETURN_IF_ERROR(CheckFile(file));
   RUMBO_RETURN_IF_ERROR(CompleteSettings(spec.settings, {}).status());
-  const absl::Status cancelled = Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the load was cancelled");
+  const absl::Status cancelled =
+      Error(absl::StatusCode::kCancelled, Reason::kCancelled, "the load was cancelled");
   if (!progress(0, "open")) return cancelled;
   LoadBackends();
   std::vector<ggml_backend_dev_t> devices;
@@ -292,7 +300,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, con
   params.devices = devices.data();
   params.n_gpu_layers = spec.settings.gpu_layers ? static_cast<int32_t>(*spec.settings.gpu_layers) : -1;
   if (devices.size() == 1) params.n_gpu_layers = 0;
-  if (spec.settings.mmap) params.load_mode = *spec.settings.mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+  if (spec.settings.mmap)
+    params.load_mode = *spec.settings.mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
   params.progress_callback = OnProgress;
   params.progress_callback_user_data = &state;
 

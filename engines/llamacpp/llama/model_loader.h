@@ -39,7 +39,7 @@ struct LoadedModel {
   std::string engine_version;
   std::string backend_variant;
   std::vector<int32_t> end_of_text;  // tokens that end an answer
-  uint32_t sequences = 0;  // sessions and sequences kept for shared prefixes
+  uint32_t sequences = 0;            // sessions and sequences kept for shared prefixes
 };
 
 // Progress of a load: 0 to 1, and the step. Returns false to give the load up.
@@ -55,8 +55,8 @@ using LoadProgressFn = std::function<bool(double fraction, const char* step)>;
 //   kCancelled            progress returned false.
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, const LoadProgressFn& progress);
 
-// One token through the model, so that the first request does not pay for page faults and graph building. On the thread
-// that decodes, before any request; leaves no trace in the cache.
+// One token through the model, so that the first request does not pay for page faults and graph building. On
+// the thread that decodes, before any request; leaves no trace in the cache.
 void WarmUp(LoadedModel& loaded);
 
 // The folder of the llama.cpp libraries this program runs with.

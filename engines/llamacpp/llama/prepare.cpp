@@ -17,7 +17,8 @@ namespace rumbo {
 namespace {
 
 absl::Status NoTemplate() {
-  return Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing, "the model has no chat template",
+  return Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing,
+               "the model has no chat template",
                "Send a raw prompt, or give a template when loading the model.");
 }
 
@@ -49,7 +50,8 @@ std::string EscapeRegex(const std::string& text) {
 }
 
 // Takes over the grammar, its triggers and markers that the template wants for tools and schemas.
-absl::Status UseTemplateGrammar(const LoadedModel& model, const common_chat_params& params, SamplerSpec* spec, Job* job) {
+absl::Status UseTemplateGrammar(const LoadedModel& model, const common_chat_params& params, SamplerSpec* spec,
+                                Job* job) {
   for (const std::string& text : params.preserved_tokens) {
     const std::vector<TokenId> tokens = MarkerTokens(model, text);
     if (tokens.size() == 1) job->visible_control.insert(tokens.front());
@@ -60,7 +62,8 @@ absl::Status UseTemplateGrammar(const LoadedModel& model, const common_chat_para
   spec->grammar_lazy = params.grammar_lazy;
   spec->grammar_prefill = MarkerTokens(model, params.generation_prompt);
   spec->thinking_start = MarkerTokens(model, params.thinking_start_tag);
-  for (const std::string& tag : params.thinking_end_tags) spec->thinking_end.push_back(MarkerTokens(model, tag));
+  for (const std::string& tag : params.thinking_end_tags)
+    spec->thinking_end.push_back(MarkerTokens(model, tag));
   for (const common_grammar_trigger& trigger : params.grammar_triggers) {
     switch (trigger.type) {
       case COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN:
@@ -90,8 +93,9 @@ absl::Status UseTemplateGrammar(const LoadedModel& model, const common_chat_para
   return absl::OkStatus();
 }
 
-// The template's grammar for a required call lets the answer talk first, and small models then talk until their tokens
-// are spent. Leaves only white space of that freedom in the root rule where it has the generated form; other grammars stay as they are.
+// The template's grammar for a required call lets the answer talk first, and small models then talk until
+// their tokens are spent. Leaves only white space of that freedom in the root rule where it has the generated
+// form; other grammars stay as they are.
 void RequireCallFirst(std::string* grammar) {
   const size_t begin = grammar->find("root ::= ");
   if (begin == std::string::npos || (begin > 0 && (*grammar)[begin - 1] != '\n')) return;
@@ -125,7 +129,8 @@ absl::Status PrepareChat(const LoadedModel& model, const ChatTemplate* chat, con
     }
     if (spec->grammar.empty() && input.tool_choice == "required") {
       return Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing,
-                   "tool_choice required cannot be enforced with this chat template", "Use tool_choice auto.");
+                   "tool_choice required cannot be enforced with this chat template",
+                   "Use tool_choice auto.");
     }
     if (tools && input.tool_choice == "required") RequireCallFirst(&spec->grammar);
   } else {

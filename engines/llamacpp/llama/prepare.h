@@ -10,10 +10,10 @@
 
 namespace rumbo {
 
-// Turns a request into a job: checks it, renders and tokenises the prompt, builds the sampler. id, submitted and
-// sink are left to the caller. Thread-safe. `chat` may be null.
-// Errors: as ValidateSampling, ChatTemplate::Render, EncodeText; kInvalidArgument for tokens outside the vocabulary and
-// constraints that cannot be kept; kNotImplemented.
+// Turns a request into a job: checks it, renders and tokenises the prompt, builds the sampler. id, submitted
+// and sink are left to the caller. Thread-safe. `chat` may be null. Errors: as ValidateSampling,
+// ChatTemplate::Render, EncodeText; kInvalidArgument for tokens outside the vocabulary and constraints that
+// cannot be kept; kNotImplemented.
 absl::StatusOr<Job> PrepareJob(const LoadedModel& model, const ChatTemplate* chat, GenerateRequest request);
 
 // The conversation as the model sees it.

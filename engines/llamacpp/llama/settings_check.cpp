@@ -15,7 +15,8 @@ constexpr uint32_t kDefaultContext = 4096;
 constexpr Bytes kDefaultHostCache = 256 * kMiB;
 
 const std::set<std::string, std::less<>>& KnownExtras() {
-  static const std::set<std::string, std::less<>> known = {"outputs", "prefill_chunk", "prefix_sequences", "share_prefixes"};
+  static const std::set<std::string, std::less<>> known = {"outputs", "prefill_chunk", "prefix_sequences",
+                                                           "share_prefixes"};
   return known;
 }
 
@@ -37,7 +38,8 @@ absl::Status CheckWord(const char* name, const std::string& value, std::initiali
 absl::Status CheckContext(EngineSettings* s, const ModelLimits& limits) {
   const uint32_t trained = limits.context_trained == 0 ? UINT32_MAX : limits.context_trained;
   if (!s->context_per_session) {
-    s->context_per_session = s->context_total ? *s->context_total / *s->sessions : std::min(trained, kDefaultContext);
+    s->context_per_session =
+        s->context_total ? *s->context_total / *s->sessions : std::min(trained, kDefaultContext);
   }
   RUMBO_RETURN_IF_ERROR(CheckRange("context_per_session", s->context_per_session, 16, 1u << 24));
   if (*s->context_per_session > trained) {
@@ -59,8 +61,8 @@ absl::Status CheckContext(EngineSettings* s, const ModelLimits& limits) {
 
 }  // namespace
 
-absl::StatusOr<uint32_t> ExtraNumber(const EngineSettings& settings, const char* key, uint32_t fallback, uint32_t low,
-                                     uint32_t high) {
+absl::StatusOr<uint32_t> ExtraNumber(const EngineSettings& settings, const char* key, uint32_t fallback,
+                                     uint32_t low, uint32_t high) {
   const auto it = settings.extra.find(key);
   if (it == settings.extra.end()) return fallback;
   uint32_t value = 0;
@@ -113,7 +115,8 @@ absl::StatusOr<EngineSettings> CompleteSettings(const EngineSettings& asked, con
   if (s.draft_tokens.value_or(0) > 0) return NotImplemented("settings.draft_tokens above 0");
 
   for (const auto& [key, fallback, low, high] :
-       {std::tuple{"prefill_chunk", 512u, 1u, *s.batch}, std::tuple{"prefix_sequences", 0u, 0u, kMaxSequences - *s.sessions},
+       {std::tuple{"prefill_chunk", 512u, 1u, *s.batch},
+        std::tuple{"prefix_sequences", 0u, 0u, kMaxSequences - *s.sessions},
         std::tuple{"share_prefixes", 1u, 0u, 1u}}) {
     RUMBO_ASSIGN_OR_RETURN(const uint32_t value, ExtraNumber(s, key, fallback, low, high));
     s.extra[key] = std::to_string(value);

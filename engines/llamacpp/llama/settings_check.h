@@ -15,7 +15,8 @@ struct ModelLimits {
 // context per session than trained for is kContextTooLarge. Pure.
 absl::StatusOr<EngineSettings> CompleteSettings(const EngineSettings& asked, const ModelLimits& limits);
 
-// The number in settings.extra[key]; `fallback` where absent. kInvalidArgument where it is none or out of range.
+// The number in settings.extra[key]; `fallback` where absent. kInvalidArgument where it is none or out of
+// range.
 absl::StatusOr<uint32_t> ExtraNumber(const EngineSettings& settings, const char* key, uint32_t fallback,
                                      uint32_t low, uint32_t high);
 

@@ -10,12 +10,12 @@
 
 namespace rumbo {
 
-absl::StatusOr<std::vector<TokenId>> EncodeText(const LoadedModel& model, const std::string& text, bool add_special,
-                                                bool parse_special) {
+absl::StatusOr<std::vector<TokenId>> EncodeText(const LoadedModel& model, const std::string& text,
+                                                bool add_special, bool parse_special) {
   if (text.size() > kMaxTextBytes) {
     return Error(absl::StatusCode::kInvalidArgument, Reason::kRequestTooLarge,
-                 "the text has " + std::to_string(text.size()) + " bytes, at most " + std::to_string(kMaxTextBytes) +
-                     " are taken");
+                 "the text has " + std::to_string(text.size()) + " bytes, at most " +
+                     std::to_string(kMaxTextBytes) + " are taken");
   }
   if (!IsValidUtf8(text)) {
     return Error(absl::StatusCode::kInvalidArgument, Reason::kInvalidUtf8, "the text is not valid UTF-8");
@@ -24,8 +24,8 @@ absl::StatusOr<std::vector<TokenId>> EncodeText(const LoadedModel& model, const 
   std::vector<TokenId> tokens(text.size() + 16);
   const int32_t length = static_cast<int32_t>(text.size());
   try {
-    int32_t count = llama_tokenize(vocab, text.data(), length, tokens.data(), static_cast<int32_t>(tokens.size()),
-                                   add_special, parse_special);
+    int32_t count = llama_tokenize(vocab, text.data(), length, tokens.data(),
+                                   static_cast<int32_t>(tokens.size()), add_special, parse_special);
     if (count == std::numeric_limits<int32_t>::min()) return Internal("the tokeniser overflowed");
     if (count < 0) {
       tokens.resize(static_cast<size_t>(-count));

@@ -10,8 +10,8 @@
 namespace rumbo {
 
 // Text as tokens. Errors: kInvalidUtf8; kRequestTooLarge over kMaxTextBytes. Thread-safe.
-absl::StatusOr<std::vector<TokenId>> EncodeText(const LoadedModel& model, const std::string& text, bool add_special,
-                                                bool parse_special);
+absl::StatusOr<std::vector<TokenId>> EncodeText(const LoadedModel& model, const std::string& text,
+                                                bool add_special, bool parse_special);
 
 // The bytes of the tokens, control tokens included. kInvalidArgument for an id outside the vocabulary.
 absl::StatusOr<std::string> DecodeTokens(const LoadedModel& model, const std::vector<TokenId>& tokens);

@@ -106,13 +106,15 @@ ChatInput FromProto(const engine::v1::ChatInput& p) {
     ChatMessage message;
     message.role = m.role();
     for (const auto& part : m.content()) message.content.push_back(FromProto(part));
-    for (const auto& call : m.tool_calls()) message.tool_calls.push_back({call.id(), call.name(), call.arguments_json()});
+    for (const auto& call : m.tool_calls())
+      message.tool_calls.push_back({call.id(), call.name(), call.arguments_json()});
     message.tool_call_id = m.tool_call_id();
     message.name = m.name();
     message.reasoning = m.reasoning();
     chat.messages.push_back(std::move(message));
   }
-  for (const auto& t : p.tools()) chat.tools.push_back({t.name(), t.description(), t.parameters_json_schema()});
+  for (const auto& t : p.tools())
+    chat.tools.push_back({t.name(), t.description(), t.parameters_json_schema()});
   chat.tool_choice = p.tool_choice();
   chat.parallel_tool_calls = p.parallel_tool_calls();
   if (p.has_thinking()) chat.thinking = p.thinking();

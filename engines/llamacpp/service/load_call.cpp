@@ -16,8 +16,8 @@ LoadCall* LoadCall::Start(WorkerService* service, const engine::v1::LoadRequest&
   std::shared_ptr<LoadCall> call(new LoadCall);
   call->self_ = call;
   if (service->load_started_.exchange(true)) {
-    call->End(Error(absl::StatusCode::kFailedPrecondition, Reason::kInvalidArgument, "a model is loaded already",
-                    "One process runs one model."));
+    call->End(Error(absl::StatusCode::kFailedPrecondition, Reason::kInvalidArgument,
+                    "a model is loaded already", "One process runs one model."));
     return call.get();
   }
   {
@@ -25,7 +25,8 @@ LoadCall* LoadCall::Start(WorkerService* service, const engine::v1::LoadRequest&
     call->BeatLater();
   }
   service->loop_.Run([service, call, request] {
-    auto result = service->DoLoad(request, [&](double fraction, const char* step) { return call->Progress(fraction, step); });
+    auto result = service->DoLoad(
+        request, [&](double fraction, const char* step) { return call->Progress(fraction, step); });
     const bool loaded = result.ok();
     call->End(std::move(result));
     // Nobody waits for this: a request that comes meanwhile would have paid for it in its first step.

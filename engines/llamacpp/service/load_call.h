@@ -10,8 +10,8 @@
 
 namespace rumbo {
 
-// The stream of one Load: the newest progress while the loop's thread loads, a repeat of it every two seconds as a
-// sign of life, then the result.
+// The stream of one Load: the newest progress while the loop's thread loads, a repeat of it every two seconds
+// as a sign of life, then the result.
 class LoadCall final : public grpc::ServerWriteReactor<engine::v1::LoadResponse> {
  public:
   static LoadCall* Start(WorkerService* service, const engine::v1::LoadRequest& request);

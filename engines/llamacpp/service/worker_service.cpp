@@ -68,8 +68,8 @@ absl::Status WorkerService::RequireLoaded() const {
 
 // ---- Load ----
 
-grpc::ServerWriteReactor<engine::v1::LoadResponse>* WorkerService::Load(grpc::CallbackServerContext*,
-                                                                        const engine::v1::LoadRequest* request) {
+grpc::ServerWriteReactor<engine::v1::LoadResponse>* WorkerService::Load(
+    grpc::CallbackServerContext*, const engine::v1::LoadRequest* request) {
   return LoadCall::Start(this, *request);
 }
 
@@ -209,13 +209,14 @@ grpc::ServerUnaryReactor* WorkerService::ApplyTemplate(grpc::CallbackServerConte
   return Reply(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* WorkerService::Embed(grpc::CallbackServerContext* context, const engine::v1::EmbedRequest*,
-                                               engine::v1::EmbedResponse*) {
+grpc::ServerUnaryReactor* WorkerService::Embed(grpc::CallbackServerContext* context,
+                                               const engine::v1::EmbedRequest*, engine::v1::EmbedResponse*) {
   return Reply(context, NotImplemented("Embed"));
 }
 
 grpc::ServerUnaryReactor* WorkerService::Rerank(grpc::CallbackServerContext* context,
-                                                const engine::v1::RerankRequest*, engine::v1::RerankResponse*) {
+                                                const engine::v1::RerankRequest*,
+                                                engine::v1::RerankResponse*) {
   return Reply(context, NotImplemented("Rerank"));
 }
 

@@ -34,7 +34,8 @@ class WorkerService final : public engine::v1::EngineService::CallbackService {
   grpc::ServerUnaryReactor* ApplyTemplate(grpc::CallbackServerContext* context,
                                           const engine::v1::ApplyTemplateRequest* request,
                                           engine::v1::ApplyTemplateResponse* response) override;
-  grpc::ServerUnaryReactor* Embed(grpc::CallbackServerContext* context, const engine::v1::EmbedRequest* request,
+  grpc::ServerUnaryReactor* Embed(grpc::CallbackServerContext* context,
+                                  const engine::v1::EmbedRequest* request,
                                   engine::v1::EmbedResponse* response) override;
   grpc::ServerUnaryReactor* Rerank(grpc::CallbackServerContext* context,
                                    const engine::v1::RerankRequest* request,

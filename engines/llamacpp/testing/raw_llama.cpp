@@ -1,5 +1,6 @@
-// rumbo-llama-raw: the shortest honest loop over libllama, as the yardstick of tests and benchmarks. Reads prompts from
-// stdin, one a line; for each prints a line of the greedy token ids, then to stderr the load time and decode speed.
+// rumbo-llama-raw: the shortest honest loop over libllama, as the yardstick of tests and benchmarks. Reads
+// prompts from stdin, one a line; for each prints a line of the greedy token ids, then to stderr the load
+// time and decode speed.
 //   usage: rumbo-llama-raw MODEL TOKENS THREADS CONTEXT [--ignore-eos]
 #include <dlfcn.h>
 #include <unistd.h>
@@ -18,7 +19,9 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-double Millis(Steady::time_point from) { return std::chrono::duration<double, std::milli>(Steady::now() - from).count(); }
+double Millis(Steady::time_point from) {
+  return std::chrono::duration<double, std::milli>(Steady::now() - from).count();
+}
 
 void LoadBackends() {
   if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) != nullptr) return;

@@ -1,5 +1,6 @@
 // The llama.cpp worker as the daemon sees it: real processes, real models, over a socketpair.
-// Models are smollm2.gguf (has a chat template) and gemma.gguf (sliding window) in the folder RUMBO_TEST_MODELS.
+// Models are smollm2.gguf (has a chat template) and gemma.gguf (sliding window) in the folder
+// RUMBO_TEST_MODELS.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -81,7 +82,9 @@ class WorkerTest : public testing::TestWithParam<std::string> {
     request.mutable_sampling()->set_logprobs(2);
     return request;
   }
-  CollectedAnswer Ask(const engine::v1::GenerateRequest& request) { return Collect(worker_->stub(), request); }
+  CollectedAnswer Ask(const engine::v1::GenerateRequest& request) {
+    return Collect(worker_->stub(), request);
+  }
 
   std::string Text(const std::vector<int32_t>& ids) {
     engine::v1::DetokenizeRequest request;
@@ -96,15 +99,16 @@ class WorkerTest : public testing::TestWithParam<std::string> {
   bool IsFirstPack() const { return GetParam() == Packs().front(); }
 
   // What the plain loop over the same libllama answers to each line.
-  std::vector<std::vector<int32_t>> Reference(const char* model, const std::vector<std::string>& prompts, int tokens) {
+  std::vector<std::vector<int32_t>> Reference(const char* model, const std::vector<std::string>& prompts,
+                                              int tokens) {
     const fs::path in = fs::temp_directory_path() / ("rumbo-raw-" + std::to_string(getpid()));
     std::ofstream(in) << [&] {
       std::string all;
       for (const auto& p : prompts) all += p + "\n";
       return all;
     }();
-    const std::string command = Program("rumbo-llama-raw") + " " + Model(model) + " " + std::to_string(tokens) +
-                                " 1 1024 < " + in.string() + " 2>/dev/null";
+    const std::string command = Program("rumbo-llama-raw") + " " + Model(model) + " " +
+                                std::to_string(tokens) + " 1 1024 < " + in.string() + " 2>/dev/null";
     std::vector<std::vector<int32_t>> answers;
     FILE* pipe = popen(command.c_str(), "r");
     std::string line;
@@ -129,12 +133,9 @@ class WorkerTest : public testing::TestWithParam<std::string> {
 
 const std::vector<std::string>& FixedPrompts() {
   static const std::vector<std::string> prompts = {
-      "The capital of France is",
-      "Once upon a time, in a small village by the sea,",
-      "def fibonacci(n):",
-      "1, 2, 3, 4,",
-      "El rumbo de un barco es",
-      "Water boils at",
+      "The capital of France is", "Once upon a time, in a small village by the sea,",
+      "def fibonacci(n):",        "1, 2, 3, 4,",
+      "El rumbo de un barco es",  "Water boils at",
   };
   return prompts;
 }
@@ -231,11 +232,12 @@ TEST_P(WorkerTest, RequestsBeforeTheLoadAreRefused) {
   EXPECT_EQ(Ask(Greedy("x", 1)).status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
 }
 
-// Seen with four-bit weights between batches of different sizes; where one pair of answers is too little to measure it.
+// Seen with four-bit weights between batches of different sizes; where one pair of answers is too little to
+// measure it.
 constexpr double kFourBitRounding = 0.5;
 
-// Batch size changes rounding, so a greedy answer may part from its twin where the two best tokens were nearly equal.
-// Returns how many answers part anywhere else. The rounding is measured where both still agree.
+// Batch size changes rounding, so a greedy answer may part from its twin where the two best tokens were
+// nearly equal. Returns how many answers part anywhere else. The rounding is measured where both still agree.
 int PartWithoutATie(const std::vector<CollectedAnswer>& alone, const std::vector<CollectedAnswer>& together,
                     double rounding = 0) {
   std::vector<double> gaps;  // between the two best tokens where answers part
@@ -256,8 +258,8 @@ int PartWithoutATie(const std::vector<CollectedAnswer>& alone, const std::vector
   }
   int parted = 0;
   for (const double gap : gaps) parted += gap > rounding;
-  std::printf("%zu of %zu parted, %d of them without a tie; rounding up to %.4f\n", gaps.size(), alone.size(), parted,
-              rounding);
+  std::printf("%zu of %zu parted, %d of them without a tie; rounding up to %.4f\n", gaps.size(), alone.size(),
+              parted, rounding);
   // Four-bit weights with eight-bit activations round by up to 0.5; more than this is no rounding.
   EXPECT_LT(rounding, 1.0);
   return parted;
@@ -424,7 +426,8 @@ TEST_P(WorkerTest, BadRequestsAreTypedErrorsAndTheWorkerGoesOn) {
   EXPECT_EQ(code([](auto& r) { r.set_prompt(std::string(5000, 'a') + " b c d"); }), Reason::kPromptTooLong);
   EXPECT_EQ(code([](auto& r) { r.mutable_tokens()->add_ids(99999999); }), Reason::kInvalidArgument);
   EXPECT_EQ(code([](auto& r) { r.mutable_tokens(); }), Reason::kInvalidArgument);
-  EXPECT_EQ(code([](auto& r) { r.mutable_sampling()->add_logit_bias()->set_token(1 << 30); }), Reason::kInvalidArgument);
+  EXPECT_EQ(code([](auto& r) { r.mutable_sampling()->add_logit_bias()->set_token(1 << 30); }),
+            Reason::kInvalidArgument);
   EXPECT_EQ(code([](auto& r) { r.mutable_sampling()->set_grammar("root ::= ("); }), Reason::kInvalidArgument);
   EXPECT_EQ(code([](auto& r) { r.mutable_chat(); }), Reason::kInvalidArgument);
   EXPECT_TRUE(Ask(Greedy("x", 2)).status.ok());
@@ -434,7 +437,8 @@ TEST_P(WorkerTest, GrammarConstrainsAndKeepsCharactersWhole) {
   Start("gemma.gguf");
   if (IsSkipped()) return;
   engine::v1::GenerateRequest request = Greedy("x", 24);
-  request.mutable_sampling()->set_grammar("root ::= \"\xF0\xA0\xAE\xB7\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x92\xBB\xC3\xA9\"");
+  request.mutable_sampling()->set_grammar(
+      "root ::= \"\xF0\xA0\xAE\xB7\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x92\xBB\xC3\xA9\"");
   request.mutable_sampling()->set_logprobs(2);
   const CollectedAnswer answer = Ask(request);
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
@@ -468,7 +472,8 @@ TEST_P(WorkerTest, SchemasAndExpressionsAreKept) {
         R"("pattern":"^[a-z]{3}$"}},"required":["age","id"],"additionalProperties":false})");
     const CollectedAnswer object = Ask(request);
     ASSERT_TRUE(object.status.ok()) << object.status.error_message();
-    EXPECT_THAT(object.text, testing::MatchesRegex(R"(\{\s*"age"\s*:\s*[1-9][0-9]\s*,\s*"id"\s*:\s*"[a-z][a-z][a-z]"\s*\})"));
+    EXPECT_THAT(object.text, testing::MatchesRegex(
+                                 R"(\{\s*"age"\s*:\s*[1-9][0-9]\s*,\s*"id"\s*:\s*"[a-z][a-z][a-z]"\s*\})"));
     EXPECT_EQ(object.finished.reason(), "stop");
     request.mutable_sampling()->set_regex("(red|green|blue) [0-9]{3}");
     const CollectedAnswer expression = Ask(request);
@@ -489,14 +494,17 @@ TEST_P(WorkerTest, ConstraintsThatCannotBeKeptAreRefused) {
   };
   for (const char* pattern : {R"(^hello there indeed\\!$)", "(?i)abc", "^(?=a)b$"}) {
     const std::string schema =
-        std::string(R"({"type":"object","properties":{"id":{"type":"string","pattern":")") + pattern + R"("}}})";
+        std::string(R"({"type":"object","properties":{"id":{"type":"string","pattern":")") + pattern +
+        R"("}}})";
     EXPECT_THAT(message([&](auto* s) { s->set_json_schema(schema); }), HasSubstr("/properties/id/pattern"));
   }
   EXPECT_THAT(message([](auto* s) { s->set_json_schema(R"({"$ref":"#"})"); }), HasSubstr("json_schema"));
   EXPECT_THAT(message([](auto* s) { s->set_regex("a(?!b)"); }), HasSubstr("regex"));
   message([](auto* s) { s->set_grammar("root ::= root \"a\""); });
   message([](auto* s) { s->set_grammar("root ::= (\"a\"{0,2000}){0,2000}"); });
-  message([](auto* s) { s->set_grammar("root ::= " + std::string(60000, '(') + "\"a\"" + std::string(60000, ')')); });
+  message([](auto* s) {
+    s->set_grammar("root ::= " + std::string(60000, '(') + "\"a\"" + std::string(60000, ')'));
+  });
   std::string deep;
   for (int i = 0; i < 60000; ++i) deep += R"({"type":"array","items":)";
   message([&](auto* s) { s->set_json_schema(deep + "{}" + std::string(60000, '}')); });
@@ -508,12 +516,15 @@ constexpr char kToolTemplate[] =
     "{%- if tools %}<|im_start|>system\nTools:\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
     "Call one with <tool_call>{\"name\": ..., \"arguments\": ...}</tool_call><|im_end|>\n{% endif %}"
     "{%- for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{%- if message.role == 'assistant' and message.reasoning_content %}<think>\n{{ message.reasoning_content }}\n</think>\n{% endif %}"
+    "{%- if message.role == 'assistant' and message.reasoning_content %}<think>\n{{ "
+    "message.reasoning_content }}\n</think>\n{% endif %}"
     "{{ message.content }}"
     "{%- if message.tool_calls %}{% for call in message.tool_calls %}<tool_call>\n"
-    "{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endif %}"
+    "{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson "
+    "}}}\n</tool_call>{% endfor %}{% endif %}"
     "<|im_end|>\n{% endfor %}"
-    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking is false %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and "
+    "enable_thinking is false %}"
     "<think>\n\n</think>\n\n{% endif %}{% endif %}";
 
 TEST_P(WorkerTest, RequiredToolIsCalledWithArgumentsOfItsSchema) {
@@ -644,7 +655,8 @@ TEST_P(WorkerTest, ExitsWhenTheDaemonIsGoneInTheMiddleOfAnAnswer) {
   EXPECT_TRUE(WIFEXITED(*status));
 }
 
-INSTANTIATE_TEST_SUITE_P(Packs, WorkerTest, testing::ValuesIn(Packs()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Packs, WorkerTest, testing::ValuesIn(Packs()),
+                         [](const auto& info) { return info.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(WorkerTest);
 
 }  // namespace

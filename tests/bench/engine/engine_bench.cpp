@@ -1,7 +1,6 @@
-// rumbo-engine-bench: loads one engine worker over a socketpair, without the daemon, and measures sessions that
-// stream at once. One JSON line per round, with the keys of the HTTP load tool, so that the two compare.
+// rumbo-engine-bench: loads one engine worker over a socketpair, without the daemon, and measures sessions
+// that stream at once. One JSON line per round, with the keys of the HTTP load tool, so that the two compare.
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,9 +15,10 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr const char* kWords[] = {"river",  "stone",  "lamp",   "copper", "window",  "garden", "signal", "paper",
-                                  "engine", "winter", "market", "bridge", "letter",  "cloud",  "harbor", "silver",
-                                  "forest", "mirror", "planet", "thunder", "ocean",  "ladder", "castle", "violin"};
+constexpr const char* kWords[] = {"river",  "stone",   "lamp",   "copper", "window", "garden",
+                                  "signal", "paper",   "engine", "winter", "market", "bridge",
+                                  "letter", "cloud",   "harbor", "silver", "forest", "mirror",
+                                  "planet", "thunder", "ocean",  "ladder", "castle", "violin"};
 
 struct Options {
   std::string worker;
@@ -30,7 +30,7 @@ struct Options {
   int predict = 64;
   int rounds = 1;
   int seed = 1;
-  int long_words = 0;      // one more session with a prompt of so many words, starting late
+  int long_words = 0;  // one more session with a prompt of so many words, starting late
   double temperature = 0;
 };
 
@@ -121,10 +121,13 @@ void Round(WorkerProcess::Stub& stub, const Options& options, std::mt19937* rand
     tokens += t.tokens;
     cached += t.cached;
   }
-  std::printf("{\"n\": %d, \"tokens\": %.0f, \"agg_tok_s\": %.1f, \"wall_s\": %.2f, \"ttft_p50\": %.1f, \"ttft_p95\": %.1f, "
-              "\"ttft_max\": %.1f, \"itl_p50\": %.1f, \"itl_p95\": %.1f, \"itl_max\": %.1f, \"cached\": %.0f, \"errors\": %d",
-              options.sessions, tokens, tokens / wall, wall, Quantile(ttft, 0.5), Quantile(ttft, 0.95), Quantile(ttft, 1),
-              Quantile(itl, 0.5), Quantile(itl, 0.95), Quantile(itl, 1), cached, errors);
+  std::printf(
+      "{\"n\": %d, \"tokens\": %.0f, \"agg_tok_s\": %.1f, \"wall_s\": %.2f, \"ttft_p50\": %.1f, "
+      "\"ttft_p95\": %.1f, "
+      "\"ttft_max\": %.1f, \"itl_p50\": %.1f, \"itl_p95\": %.1f, \"itl_max\": %.1f, \"cached\": %.0f, "
+      "\"errors\": %d",
+      options.sessions, tokens, tokens / wall, wall, Quantile(ttft, 0.5), Quantile(ttft, 0.95),
+      Quantile(ttft, 1), Quantile(itl, 0.5), Quantile(itl, 0.95), Quantile(itl, 1), cached, errors);
   if (!late.chunks.empty()) std::printf(", \"long_ttft\": %.1f", Millis(late.chunks.front() - late.begin));
   if (!error.empty()) std::printf(", \"error\": \"%s\"", error.c_str());
   std::printf("}\n");
@@ -184,8 +187,8 @@ int Main(const Options& options) {
     std::fprintf(stderr, "load: %s\n", MessageOf(loaded.status()).c_str());
     return 1;
   }
-  std::fprintf(stderr, "%s, %s, load %.0f ms\n", loaded->engine_version().c_str(), loaded->backend_variant().c_str(),
-               loaded->load_ms());
+  std::fprintf(stderr, "%s, %s, load %.0f ms\n", loaded->engine_version().c_str(),
+               loaded->backend_variant().c_str(), loaded->load_ms());
   for (const auto& item : loaded->memory()) {
     std::fprintf(stderr, "  %s %s %.1f MiB\n", item.pool().c_str(), item.what().c_str(),
                  static_cast<double>(item.bytes()) / (1 << 20));

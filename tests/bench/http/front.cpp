@@ -1,8 +1,9 @@
-// The HTTP front alone, over an engine that costs nothing: what a request and a streamed token cost the daemon.
-// usage: http_front [PORT]   serves the model "fake"; each line on stdin prints and resets the counters.
+// The HTTP front alone, over an engine that costs nothing: what a request and a streamed token cost the
+// daemon. usage: http_front [PORT]   serves the model "fake"; each line on stdin prints and resets the
+// counters.
 //
-// One engine thread gives every open stream a token per step, as a batching engine does. Steps follow each other at
-// once, or every STEP_US microseconds (environment), with max_tokens as the only end.
+// One engine thread gives every open stream a token per step, as a batching engine does. Steps follow each
+// other at once, or every STEP_US microseconds (environment), with max_tokens as the only end.
 
 #include <sys/resource.h>
 
@@ -28,7 +29,8 @@ class SteppingCore final : public FakeCore {
     engine_.join();
   }
 
-  std::unique_ptr<GenerateCall> Generate(InferenceRequest request, std::shared_ptr<AnswerSink> sink) override {
+  std::unique_ptr<GenerateCall> Generate(InferenceRequest request,
+                                         std::shared_ptr<AnswerSink> sink) override {
     auto stream = std::make_shared<Stream>();
     stream->left = request.generate.sampling.max_tokens.value_or(16);
     stream->total = stream->left;
@@ -113,7 +115,8 @@ class SteppingCore final : public FakeCore {
 double CpuUs() {
   rusage usage;
   ::getrusage(RUSAGE_SELF, &usage);
-  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 + usage.ru_utime.tv_usec +
+         usage.ru_stime.tv_usec;
 }
 
 }  // namespace
@@ -137,8 +140,8 @@ int main(int argc, char** argv) {
     const uint64_t tokens = core.tokens.exchange(0);
     const uint64_t answers = core.answers.exchange(0);
     std::printf("{\"answers\":%llu,\"tokens\":%llu,\"cpu_us\":%.0f,\"cpu_us_per_token\":%.2f}\n",
-                static_cast<unsigned long long>(answers), static_cast<unsigned long long>(tokens), now - before,
-                tokens > 0 ? (now - before) / static_cast<double>(tokens) : 0.0);
+                static_cast<unsigned long long>(answers), static_cast<unsigned long long>(tokens),
+                now - before, tokens > 0 ? (now - before) / static_cast<double>(tokens) : 0.0);
     std::fflush(stdout);
     before = now;
   }

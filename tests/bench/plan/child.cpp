@@ -35,7 +35,8 @@ std::string RunProgram(const std::vector<std::string>& argv, const std::string& 
   });
   std::string text;
   char buffer[65536];
-  for (ssize_t n; (n = ::read(out[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+  for (ssize_t n; (n = ::read(out[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
   ::close(out[0]);
   writer.join();
   int state = 0;

@@ -15,8 +15,9 @@ namespace {
 class TensorFile {
  public:
   void Add(const std::string& name, const std::string& dtype, uint64_t elements, uint64_t bytes) {
-    header_ += (header_.size() > 1 ? "," : "") + std::string("\"") + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" +
-               std::to_string(elements) + "],\"data_offsets\":[" + std::to_string(at_) + "," + std::to_string(at_ + bytes) + "]}";
+    header_ += (header_.size() > 1 ? "," : "") + std::string("\"") + name + "\":{\"dtype\":\"" + dtype +
+               "\",\"shape\":[" + std::to_string(elements) + "],\"data_offsets\":[" + std::to_string(at_) +
+               "," + std::to_string(at_ + bytes) + "]}";
     at_ += bytes;
   }
   absl::Status Write(const std::string& path) {
@@ -26,7 +27,8 @@ class TensorFile {
     out.write(reinterpret_cast<const char*>(&length), 8);
     out << header_;
     out.close();
-    if (!out || ::truncate(path.c_str(), static_cast<off_t>(8 + length + at_)) != 0) return Internal("cannot write " + path);
+    if (!out || ::truncate(path.c_str(), static_cast<off_t>(8 + length + at_)) != 0)
+      return Internal("cannot write " + path);
     return absl::OkStatus();
   }
 
@@ -38,7 +40,7 @@ class TensorFile {
 struct Hybrid {
   const char* name;
   uint32_t layers, embd, ff, heads, kv_heads, value_heads, vocab;
-  const char* dtype;         // of the matrices
+  const char* dtype;  // of the matrices
   double bits;
   const char* quantization;  // "" none
 };
@@ -53,15 +55,21 @@ constexpr Hybrid kHybrids[] = {
 std::string Config(const Hybrid& h) {
   std::string kinds;
   for (uint32_t i = 0; i < h.layers; ++i) {
-    kinds += std::string(i > 0 ? "," : "") + ((i + 1) % 4 == 0 ? "\"full_attention\"" : "\"linear_attention\"");
+    kinds +=
+        std::string(i > 0 ? "," : "") + ((i + 1) % 4 == 0 ? "\"full_attention\"" : "\"linear_attention\"");
   }
-  const auto n = [](const char* key, uint64_t value) { return "\"" + std::string(key) + "\":" + std::to_string(value) + ","; };
-  return "{\"model_type\":\"qwen3_5\",\"architectures\":[\"Qwen3_5ForCausalLM\"]," + n("num_hidden_layers", h.layers) +
-         n("hidden_size", h.embd) + n("intermediate_size", h.ff) + n("num_attention_heads", h.heads) +
-         n("num_key_value_heads", h.kv_heads) + n("head_dim", 256) + n("vocab_size", h.vocab) +
-         n("max_position_embeddings", 262144) + n("linear_num_value_heads", h.value_heads) + n("linear_num_key_heads", 16) +
+  const auto n = [](const char* key, uint64_t value) {
+    return "\"" + std::string(key) + "\":" + std::to_string(value) + ",";
+  };
+  return "{\"model_type\":\"qwen3_5\",\"architectures\":[\"Qwen3_5ForCausalLM\"]," +
+         n("num_hidden_layers", h.layers) + n("hidden_size", h.embd) + n("intermediate_size", h.ff) +
+         n("num_attention_heads", h.heads) + n("num_key_value_heads", h.kv_heads) + n("head_dim", 256) +
+         n("vocab_size", h.vocab) + n("max_position_embeddings", 262144) +
+         n("linear_num_value_heads", h.value_heads) + n("linear_num_key_heads", 16) +
          n("linear_key_head_dim", 128) + n("linear_value_head_dim", 128) + n("linear_conv_kernel_dim", 4) +
-         (h.quantization[0] != 0 ? "\"quantization_config\":{\"quant_method\":\"" + std::string(h.quantization) + "\"}," : "") +
+         (h.quantization[0] != 0
+              ? "\"quantization_config\":{\"quant_method\":\"" + std::string(h.quantization) + "\"},"
+              : "") +
          "\"layer_types\":[" + kinds + "]}";
 }
 
@@ -82,16 +90,19 @@ absl::Status WriteHybrid(const Hybrid& h, const std::string& folder) {
     const std::string layer = "model.layers." + std::to_string(i) + ".";
     const bool full = (i + 1) % 4 == 0;
     const uint64_t q = uint64_t{h.heads} * 256, kv = uint64_t{h.kv_heads} * 256;
-    matrix(layer + "self_attn.weight", full ? e * (3 * q + 2 * kv) : e * (2 * keys + 2 * values) + values * e);
+    matrix(layer + "self_attn.weight",
+           full ? e * (3 * q + 2 * kv) : e * (2 * keys + 2 * values) + values * e);
     matrix(layer + "mlp.weight", 3 * e * h.ff);
   }
   return file.Write(folder + "/model.safetensors");
 }
 
 absl::Status WriteVoice(const std::string& folder) {
-  std::ofstream(folder + "/config.json") << "{\"model_type\":\"kokoro\",\"hidden_size\":512,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"head_dim\":64}";
+  std::ofstream(folder + "/config.json") << "{\"model_type\":\"kokoro\",\"hidden_size\":512,\"num_hidden_"
+                                            "layers\":12,\"num_attention_heads\":12,\"head_dim\":64}";
   TensorFile file;
-  for (int i = 0; i < 12; ++i) file.Add("encoder.layers." + std::to_string(i) + ".weight", "F32", 6833333, 6833333ull * 4);
+  for (int i = 0; i < 12; ++i)
+    file.Add("encoder.layers." + std::to_string(i) + ".weight", "F32", 6833333, 6833333ull * 4);
   return file.Write(folder + "/model.safetensors");
 }
 
@@ -110,7 +121,8 @@ absl::Status WriteFolderShape(const std::string& name, const std::string& folder
   for (const Hybrid& h : kHybrids) {
     if (name == h.name) return WriteHybrid(h, folder);
   }
-  return Error(absl::StatusCode::kNotFound, Reason::kModelNotFound, "there is no folder shape '" + name + "'");
+  return Error(absl::StatusCode::kNotFound, Reason::kModelNotFound,
+               "there is no folder shape '" + name + "'");
 }
 
 }  // namespace rumbo::bench

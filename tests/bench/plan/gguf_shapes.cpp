@@ -42,7 +42,9 @@ class Transformer {
     if (!d.tied) w.MatrixOf(GGML_TYPE_Q6_K, "output.weight", {d.embd, d.vocab});
   }
   void Norm(uint32_t i, const char* name, int64_t n = 0) { w.Vector(B(i, name), {n > 0 ? n : d.embd}); }
-  void Qkv(uint32_t i, int64_t q_factor = 1) { QkvOf(i, int64_t{d.heads} * d.head, int64_t{d.kv_heads} * d.head, q_factor); }
+  void Qkv(uint32_t i, int64_t q_factor = 1) {
+    QkvOf(i, int64_t{d.heads} * d.head, int64_t{d.kv_heads} * d.head, q_factor);
+  }
   void QkvOf(uint32_t i, int64_t q, int64_t kv, int64_t q_factor = 1) {
     w.Matrix(B(i, "attn_q.weight"), {d.embd, q * q_factor});
     w.Matrix(B(i, "attn_k.weight"), {d.embd, kv});
@@ -223,8 +225,8 @@ Made Windowed(const std::string& architecture, const Dims& d, uint32_t window) {
 }
 
 // Two head sizes, windowed and full; experts or per-layer embeddings.
-Made TwoHeads(const Dims& d, uint32_t window, uint32_t full_head, uint32_t full_kv, uint32_t experts, uint32_t shared,
-              uint32_t per_layer) {
+Made TwoHeads(const Dims& d, uint32_t window, uint32_t full_head, uint32_t full_kv, uint32_t experts,
+              uint32_t shared, uint32_t per_layer) {
   auto t = std::make_unique<Transformer>("gemma4", d);
   std::vector<bool> windowed;
   std::vector<uint32_t> kv;
@@ -263,7 +265,8 @@ Made TwoHeads(const Dims& d, uint32_t window, uint32_t full_head, uint32_t full_
     if (experts > 0) {
       t->Experts(i);
       t->w.Vector(B(i, "ffn_gate_inp.scale"), {d.embd});
-      for (const char* name : {"pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"}) t->Norm(i, name);
+      for (const char* name : {"pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"})
+        t->Norm(i, name);
     }
     if (per_layer > 0) {
       t->w.Matrix(B(i, "inp_gate.weight"), {d.embd, per_layer});
@@ -530,9 +533,9 @@ Made Encoder(const Dims& d, uint32_t pooling) {
   }
   for (uint32_t i = 0; i < d.layers; ++i) {
     t->Qkv(i);
-    for (const char* name : {"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias", "attn_output_norm.weight",
-                             "attn_output_norm.bias", "layer_output_norm.weight", "layer_output_norm.bias",
-                             "ffn_down.bias"}) {
+    for (const char* name :
+         {"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias", "attn_output_norm.weight",
+          "attn_output_norm.bias", "layer_output_norm.weight", "layer_output_norm.bias", "ffn_down.bias"}) {
       t->Norm(i, name);
     }
     t->w.Matrix(B(i, "ffn_up.weight"), {d.embd, d.ff});
@@ -551,56 +554,148 @@ struct Shape {
 //                    layers, embd, ff, heads, kv, head, vocab, context, tied
 const std::vector<Shape>& All() {
   static const std::vector<Shape> shapes = {
-      {"llama3-8b", "dense", [] { return Dense("llama", {32, 4096, 14336, 32, 8, 128, 128256, 131072}); }},
-      {"llama3-70b", "dense", [] { return Dense("llama", {80, 8192, 28672, 64, 8, 128, 128256, 131072}); }},
-      {"llama3.2-1b", "dense", [] { return Dense("llama", {16, 2048, 8192, 32, 8, 64, 128256, 131072, true}); }},
-      {"mistral-small-24b", "dense", [] { return Dense("llama", {40, 5120, 32768, 32, 8, 128, 131072, 131072}); }},
-      {"minicpm-1b", "dense", [] { return Dense("minicpm", {24, 1536, 4608, 16, 2, 128, 73448, 131072, true}); }},
-      {"qwen3-0.6b", "dense", [] { return Dense("qwen3", {28, 1024, 3072, 16, 8, 128, 151936, 40960, true}, true); }},
-      {"qwen3-8b", "dense", [] { return Dense("qwen3", {36, 4096, 12288, 32, 8, 128, 151936, 40960}, true); }},
-      {"qwen3-32b", "dense", [] { return Dense("qwen3", {64, 5120, 25600, 64, 8, 128, 151936, 40960}, true); }},
-      {"qwen3-4b", "dense", [] { return Dense("qwen3", {36, 2560, 9728, 32, 8, 128, 151936, 40960, true}, true); }},
-      {"phi4-mini", "dense, fused", [] { return Fused({32, 3072, 8192, 24, 8, 128, 200064, 131072, true}); }},
-      {"qwen3-30b-a3b", "moe", [] { return SparseMoe({48, 2048, 6144, 32, 4, 128, 151936, 40960}, 128, 8, 768); }},
-      {"glm4.5-air", "moe, shared expert, MTP", [] { return SharedMoe({46, 4096, 10944, 96, 8, 128, 151552, 131072}, 1); }},
-      {"gpt-oss-20b", "moe, window, sinks", [] { return Sinks({24, 2880, 2880, 64, 8, 64, 201088, 131072}, 32, 4); }},
-      {"gpt-oss-120b", "moe, window, sinks", [] { return Sinks({36, 2880, 2880, 64, 8, 64, 201088, 131072}, 128, 4); }},
+      {"llama3-8b", "dense",
+       [] {
+         return Dense("llama", {32, 4096, 14336, 32, 8, 128, 128256, 131072});
+       }},
+      {"llama3-70b", "dense",
+       [] {
+         return Dense("llama", {80, 8192, 28672, 64, 8, 128, 128256, 131072});
+       }},
+      {"llama3.2-1b", "dense",
+       [] {
+         return Dense("llama", {16, 2048, 8192, 32, 8, 64, 128256, 131072, true});
+       }},
+      {"mistral-small-24b", "dense",
+       [] {
+         return Dense("llama", {40, 5120, 32768, 32, 8, 128, 131072, 131072});
+       }},
+      {"minicpm-1b", "dense",
+       [] {
+         return Dense("minicpm", {24, 1536, 4608, 16, 2, 128, 73448, 131072, true});
+       }},
+      {"qwen3-0.6b", "dense",
+       [] {
+         return Dense("qwen3", {28, 1024, 3072, 16, 8, 128, 151936, 40960, true}, true);
+       }},
+      {"qwen3-8b", "dense",
+       [] {
+         return Dense("qwen3", {36, 4096, 12288, 32, 8, 128, 151936, 40960}, true);
+       }},
+      {"qwen3-32b", "dense",
+       [] {
+         return Dense("qwen3", {64, 5120, 25600, 64, 8, 128, 151936, 40960}, true);
+       }},
+      {"qwen3-4b", "dense",
+       [] {
+         return Dense("qwen3", {36, 2560, 9728, 32, 8, 128, 151936, 40960, true}, true);
+       }},
+      {"phi4-mini", "dense, fused",
+       [] {
+         return Fused({32, 3072, 8192, 24, 8, 128, 200064, 131072, true});
+       }},
+      {"qwen3-30b-a3b", "moe",
+       [] {
+         return SparseMoe({48, 2048, 6144, 32, 4, 128, 151936, 40960}, 128, 8, 768);
+       }},
+      {"glm4.5-air", "moe, shared expert, MTP",
+       [] {
+         return SharedMoe({46, 4096, 10944, 96, 8, 128, 151552, 131072}, 1);
+       }},
+      {"gpt-oss-20b", "moe, window, sinks",
+       [] {
+         return Sinks({24, 2880, 2880, 64, 8, 64, 201088, 131072}, 32, 4);
+       }},
+      {"gpt-oss-120b", "moe, window, sinks",
+       [] {
+         return Sinks({36, 2880, 2880, 64, 8, 64, 201088, 131072}, 128, 4);
+       }},
       {"deepseek-v3", "mla, moe",
-       [] { return Latent({61, 7168, 18432, 128, 1, 576, 129280, 163840}, {1536, 512, 64, 128, 128, 3, 256, 8, 2048, 1}); }},
+       [] {
+         return Latent({61, 7168, 18432, 128, 1, 576, 129280, 163840},
+                       {1536, 512, 64, 128, 128, 3, 256, 8, 2048, 1});
+       }},
       {"deepseek-v2-lite", "mla, moe",
-       [] { return Latent({27, 2048, 10944, 16, 1, 576, 102400, 163840}, {0, 512, 64, 128, 128, 1, 64, 6, 1408, 2}); }},
+       [] {
+         return Latent({27, 2048, 10944, 16, 1, 576, 102400, 163840},
+                       {0, 512, 64, 128, 128, 1, 64, 6, 1408, 2});
+       }},
       {"qwen3.5-9b", "hybrid",
-       [] { return LinearHybrid({32, 4096, 12288, 16, 4, 256, 248320, 262144}, {4, 4096, 128, 32, 16}, 0, GGML_TYPE_Q8_0); }},
+       [] {
+         return LinearHybrid({32, 4096, 12288, 16, 4, 256, 248320, 262144}, {4, 4096, 128, 32, 16}, 0,
+                             GGML_TYPE_Q8_0);
+       }},
       {"qwen3.8-27b", "hybrid, MTP",
-       [] { return LinearHybrid({64, 5120, 17408, 24, 4, 256, 248320, 262144}, {4, 6144, 128, 48, 16}, 1, GGML_TYPE_Q5_K); }},
+       [] {
+         return LinearHybrid({64, 5120, 17408, 24, 4, 256, 248320, 262144}, {4, 6144, 128, 48, 16}, 1,
+                             GGML_TYPE_Q5_K);
+       }},
       {"qwen3-next-80b", "hybrid, moe",
-       [] { return LinearHybridMoe({48, 2048, 5120, 16, 2, 256, 151936, 262144}, {4, 4096, 128, 32, 16}); }},
-      {"gemma2-9b", "window", [] { return Windowed("gemma2", {42, 3584, 14336, 16, 8, 256, 256000, 8192, true}, 4096); }},
-      {"gemma3-4b", "window", [] { return Windowed("gemma3", {34, 2560, 10240, 8, 4, 256, 262208, 131072, true}, 1024); }},
-      {"gemma3-27b", "window", [] { return Windowed("gemma3", {62, 5376, 21504, 32, 16, 128, 262208, 131072, true}, 1024); }},
+       [] {
+         return LinearHybridMoe({48, 2048, 5120, 16, 2, 256, 151936, 262144}, {4, 4096, 128, 32, 16});
+       }},
+      {"gemma2-9b", "window",
+       [] {
+         return Windowed("gemma2", {42, 3584, 14336, 16, 8, 256, 256000, 8192, true}, 4096);
+       }},
+      {"gemma3-4b", "window",
+       [] {
+         return Windowed("gemma3", {34, 2560, 10240, 8, 4, 256, 262208, 131072, true}, 1024);
+       }},
+      {"gemma3-27b", "window",
+       [] {
+         return Windowed("gemma3", {62, 5376, 21504, 32, 16, 128, 262208, 131072, true}, 1024);
+       }},
       {"gemma4-26b-a4b", "window, two head sizes, moe",
-       [] { return TwoHeads({30, 2816, 2112, 16, 8, 256, 262144, 262144, true}, 1024, 512, 2, 128, 0, 0); }},
+       [] {
+         return TwoHeads({30, 2816, 2112, 16, 8, 256, 262144, 262144, true}, 1024, 512, 2, 128, 0, 0);
+       }},
       {"gemma4-e4b", "window, shared cache, per-layer embedding",
-       [] { return TwoHeads({42, 2560, 10240, 8, 2, 256, 262144, 131072, true}, 512, 512, 2, 0, 18, 256); }},
+       [] {
+         return TwoHeads({42, 2560, 10240, 8, 2, 256, 262144, 131072, true}, 512, 512, 2, 0, 18, 256);
+       }},
       {"granite-4-h-small", "hybrid, moe",
-       [] { return MambaHybridMoe({40, 4096, 768, 32, 8, 128, 100352, 131072, true}, {4, 8192, 128, 128, 1}, {5, 15, 25, 35}); }},
+       [] {
+         return MambaHybridMoe({40, 4096, 768, 32, 8, 128, 100352, 131072, true}, {4, 8192, 128, 128, 1},
+                               {5, 15, 25, 35});
+       }},
       {"nemotron-h-8b", "hybrid",
        [] {
          return OneKindPerLayer({52, 4096, 21504, 32, 8, 128, 131072, 8192}, {4, 8192, 128, 128, 8},
                                 "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-");
        }},
       {"falcon-h1-7b", "hybrid, parallel",
-       [] { return Parallel({44, 3072, 12288, 12, 2, 128, 130048, 262144}, {4, 3072, 256, 24, 1}); }},
-      {"mamba-2.8b", "recurrent", [] { return Mamba1({64, 2560, 0, 0, 0, 0, 50280, 1048576, true}, {4, 5120, 16, 160, 0}); }},
-      {"mamba2-2.7b", "recurrent", [] { return Mamba2({64, 2560, 0, 0, 0, 0, 50288, 1048576, true}, {4, 5120, 128, 80, 1}); }},
+       [] {
+         return Parallel({44, 3072, 12288, 12, 2, 128, 130048, 262144}, {4, 3072, 256, 24, 1});
+       }},
+      {"mamba-2.8b", "recurrent",
+       [] {
+         return Mamba1({64, 2560, 0, 0, 0, 0, 50280, 1048576, true}, {4, 5120, 16, 160, 0});
+       }},
+      {"mamba2-2.7b", "recurrent",
+       [] {
+         return Mamba2({64, 2560, 0, 0, 0, 0, 50288, 1048576, true}, {4, 5120, 128, 80, 1});
+       }},
       {"lfm2-1.2b", "hybrid, short convolution",
-       [] { return ShortConv({16, 2048, 8192, 32, 8, 64, 65536, 128000, true}, {2, 5, 8, 10, 12, 14}); }},
-      {"bge-large", "embedding", [] { return Encoder({24, 1024, 4096, 16, 16, 64, 30522, 512}, 2); }},
-      {"bge-reranker-m3", "reranker", [] { return Encoder({24, 1024, 4096, 16, 16, 64, 250002, 8192}, 4); }},
+       [] {
+         return ShortConv({16, 2048, 8192, 32, 8, 64, 65536, 128000, true}, {2, 5, 8, 10, 12, 14});
+       }},
+      {"bge-large", "embedding",
+       [] {
+         return Encoder({24, 1024, 4096, 16, 16, 64, 30522, 512}, 2);
+       }},
+      {"bge-reranker-m3", "reranker",
+       [] {
+         return Encoder({24, 1024, 4096, 16, 16, 64, 250002, 8192}, 4);
+       }},
       {"qwen3-embedding-0.6b", "embedding",
-       [] { return Pooled(Dense("qwen3", {28, 1024, 3072, 16, 8, 128, 151669, 32768, true}, true), 3); }},
+       [] {
+         return Pooled(Dense("qwen3", {28, 1024, 3072, 16, 8, 128, 151669, 32768, true}, true), 3);
+       }},
       {"qwen3-reranker-4b", "reranker",
-       [] { return Pooled(Dense("qwen3", {36, 2560, 9728, 32, 8, 128, 151669, 40960, true}, true), 4); }},
+       [] {
+         return Pooled(Dense("qwen3", {36, 2560, 9728, 32, 8, 128, 151669, 40960, true}, true), 4);
+       }},
   };
   return shapes;
 }

@@ -1,7 +1,6 @@
-// bench-plan-accuracy: predicted memory against libllama's own figures, per buffer class, for every shape, several
-// contexts, sessions and cache types. Prints a Markdown table and exits with 1 where a row is off by more than
-// 2 % and 16 MiB.
-// usage: bench-plan-accuracy [--all] [--shape NAME] [MODEL.gguf ...]
+// bench-plan-accuracy: predicted memory against libllama's own figures, per buffer class, for every shape,
+// several contexts, sessions and cache types. Prints a Markdown table and exits with 1 where a row is off by
+// more than 2 % and 16 MiB. usage: bench-plan-accuracy [--all] [--shape NAME] [MODEL.gguf ...]
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,7 +32,8 @@ struct Case {
 
 std::vector<Case> Cases(const ModelDescriptor& model) {
   std::vector<Case> list;
-  const auto add = [&](uint32_t context, uint32_t sessions, const char* type, bool unified, bool flash, uint32_t ubatch) {
+  const auto add = [&](uint32_t context, uint32_t sessions, const char* type, bool unified, bool flash,
+                       uint32_t ubatch) {
     CacheShape s;
     s.context_total = context;
     s.sessions = sessions;
@@ -61,8 +61,9 @@ std::vector<Case> Cases(const ModelDescriptor& model) {
 std::string Question(const Case& c, bool pooled) {
   std::ostringstream q;
   const CacheShape& s = c.shape;
-  q << "ctx=" << s.context_total << " seqs=" << s.sessions << " ubatch=" << s.ubatch << " outputs=" << s.outputs
-    << " k=" << s.type_k << " v=" << s.type_v << " fa=" << (s.flash_attention ? "on" : "off") << " unified=" << s.unified
+  q << "ctx=" << s.context_total << " seqs=" << s.sessions << " ubatch=" << s.ubatch
+    << " outputs=" << s.outputs << " k=" << s.type_k << " v=" << s.type_v
+    << " fa=" << (s.flash_attention ? "on" : "off") << " unified=" << s.unified
     << " swa_full=" << s.full_windows << " mtp=" << (s.draft_tokens > 0) << " embeddings=" << pooled << "\n";
   return q.str();
 }
@@ -80,9 +81,11 @@ std::vector<Row> Compare(const ModelDescriptor& model, const Case& c, const boos
   const LayeredBytes bytes = LayeredMemory(model, c.shape, {});
   const auto& host = answer.at("host").as_object();
   const auto get = [&](const char* key) { return host.at(key).to_number<double>(); };
-  return {{"weights", static_cast<double>(bytes.host.weights), get("model")},
-          {"cache", static_cast<double>(bytes.host.kv_cache) + static_cast<double>(bytes.host.recurrent_state), get("context")},
-          {"compute", static_cast<double>(bytes.host.compute), get("compute")}};
+  return {
+      {"weights", static_cast<double>(bytes.host.weights), get("model")},
+      {"cache", static_cast<double>(bytes.host.kv_cache) + static_cast<double>(bytes.host.recurrent_state),
+       get("context")},
+      {"compute", static_cast<double>(bytes.host.compute), get("compute")}};
 }
 
 int Main(int argc, char** argv) {
@@ -91,9 +94,12 @@ int Main(int argc, char** argv) {
   std::vector<std::string> files;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
-    if (arg == "--all") all = true;
-    else if (arg == "--shape" && i + 1 < argc) only = argv[++i];
-    else files.push_back(arg);
+    if (arg == "--all")
+      all = true;
+    else if (arg == "--shape" && i + 1 < argc)
+      only = argv[++i];
+    else
+      files.push_back(arg);
   }
   char name[] = "/tmp/rumbo-shapes-XXXXXX";
   const std::string folder = ::mkdtemp(name);
@@ -109,7 +115,9 @@ int Main(int argc, char** argv) {
   const std::string bin = ExecutableDir();
   int rows = 0, bad = 0;
   double worst_percent = 0;
-  std::printf("| model | case | class | predicted MiB | libllama MiB | off MiB | off %% |\n|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "| model | case | class | predicted MiB | libllama MiB | off MiB | off %% "
+      "|\n|---|---|---|---|---|---|---|\n");
   for (const std::string& file : files) {
     const auto model = DescriptorFromJson(RunProgram({bin + "/rumbo-inspect", file}, ""));
     if (!model.ok() || model->layers.empty()) {
@@ -137,10 +145,10 @@ int Main(int argc, char** argv) {
         if (std::fabs(row.error()) > 16.0 * kMiB) worst_percent = std::max(worst_percent, std::fabs(percent));
         if (row.good() && !all) continue;
         const CacheShape& s = c.shape;
-        std::printf("| %s | %u ctx, %u sess, %s%s%s, ub %u | %s | %.1f | %.1f | %+.1f | %+.1f |\n", model->name.c_str(),
-                    s.context_total, s.sessions, s.type_k.c_str(), s.unified ? ", unified" : "",
-                    s.flash_attention ? "" : ", no FA", s.ubatch, row.what, row.predicted / kMiB, row.actual / kMiB,
-                    row.error() / kMiB, percent);
+        std::printf("| %s | %u ctx, %u sess, %s%s%s, ub %u | %s | %.1f | %.1f | %+.1f | %+.1f |\n",
+                    model->name.c_str(), s.context_total, s.sessions, s.type_k.c_str(),
+                    s.unified ? ", unified" : "", s.flash_attention ? "" : ", no FA", s.ubatch, row.what,
+                    row.predicted / kMiB, row.actual / kMiB, row.error() / kMiB, percent);
       }
     }
   }

@@ -1,5 +1,5 @@
-// bench-plan-speed-figures: predicted speed against figures that others measured. Constants are fitted per engine,
-// backend and build, never per model; each model is predicted with constants fitted without it.
+// bench-plan-speed-figures: predicted speed against figures that others measured. Constants are fitted per
+// engine, backend and build, never per model; each model is predicted with constants fitted without it.
 // usage: bench-plan-speed-figures MEASURED.csv [PUBLISHED]   prints Markdown; exit 1 where the bar is missed.
 
 #include <unistd.h>
@@ -34,10 +34,11 @@ struct ModelFact {
   const char* name;
   const char* shape;
   double gb;
-  double draft_gb;      // of the file, a separate draft head
-  bool dense_q8;        // "UD" files keep everything but the routed experts at 8 bits
-  uint32_t drafts;      // drafted tokens per step: llama.cpp's default of 3 where the file has a head
-  // Share of drafted tokens accepted, chat and code: an input, not a prediction. Found from all builds together.
+  double draft_gb;  // of the file, a separate draft head
+  bool dense_q8;    // "UD" files keep everything but the routed experts at 8 bits
+  uint32_t drafts;  // drafted tokens per step: llama.cpp's default of 3 where the file has a head
+  // Share of drafted tokens accepted, chat and code: an input, not a prediction. Found from all builds
+  // together.
   double chat, code;
 };
 constexpr ModelFact kModels[] = {
@@ -56,7 +57,8 @@ struct Excluded {
 };
 constexpr Excluded kExcluded[] = {
     {"llamacpp-rocm-nightly", "MiniCPM5-1B-GGUF", "chat-short",
-     "90.8 tokens/s beside 215.6 for the same model and build: 20 tokens of a small model are over before the clocks are up"},
+     "90.8 tokens/s beside 215.6 for the same model and build: 20 tokens of a small model are over before "
+     "the clocks are up"},
     {"llamacpp-rocm-nightly", "Qwen3-4B-GGUF", "chat-short",
      "52.1 beside 64.8: the same, and every other build has both alike"},
 };
@@ -94,9 +96,12 @@ std::vector<Row> ReadRows(const std::string& path, int& excluded) {
     r.fact = FactOf(r.model);
     if (r.fact == nullptr) throw std::runtime_error("no fact about " + r.model);
     bool out = false;
-    for (const Excluded& e : kExcluded) out = out || (r.build == e.build && r.model == e.model && r.scenario == e.scenario);
-    if (out) ++excluded;
-    else rows.push_back(r);
+    for (const Excluded& e : kExcluded)
+      out = out || (r.build == e.build && r.model == e.model && r.scenario == e.scenario);
+    if (out)
+      ++excluded;
+    else
+      rows.push_back(r);
   }
   return rows;
 }
@@ -117,7 +122,9 @@ ModelDescriptor Describe(const ModelFact& fact, const std::string& folder) {
   double table_factor = dense_factor;
   if (fact.dense_q8) {
     double dense = 0, experts = 0;
-    for (const LayerDescriptor& l : d.layers) dense += static_cast<double>(l.attention_bytes + l.dense_ffn_bytes), experts += static_cast<double>(l.expert_bytes);
+    for (const LayerDescriptor& l : d.layers)
+      dense += static_cast<double>(l.attention_bytes + l.dense_ffn_bytes),
+          experts += static_cast<double>(l.expert_bytes);
     dense_factor = 8.5 / 4.5;
     table_factor = 8.5 / 6.5625;
     const double rest = fact.gb * 1e9 - fact.draft_gb * 1e9 - dense * dense_factor -
@@ -144,7 +151,8 @@ constexpr double kPull = 0.02;
 
 class Bench {
  public:
-  Bench(std::vector<Row> rows, const std::string& folder) : rows_(std::move(rows)), catalog_(BuiltInCatalog()) {
+  Bench(std::vector<Row> rows, const std::string& folder)
+      : rows_(std::move(rows)), catalog_(BuiltInCatalog()) {
     for (const ModelFact& fact : kModels) models_[fact.name] = Describe(fact, folder);
     auto machine = LoadProfile("ryzen-ai-max-395-gtt96");
     if (!machine.ok()) throw std::runtime_error(MessageOf(machine.status()));
@@ -173,11 +181,14 @@ class Bench {
 
   double Loss(const std::vector<const Row*>& rows, const SpeedRow& constants, bool decode) {
     // A weak pull towards round values keeps a fit over few models from explaining one with another's quirks.
-    const auto pull = [](double value, double towards, double scale) { return kPull * std::pow((value - towards) / scale, 2); };
-    double sum = decode ? pull(constants.bandwidth_efficiency, 0.85, 0.1) + pull(constants.layer_overhead_us, 30, 30) +
-                              pull(constants.expert_overhead_us, 30, 30)
-                        : pull(constants.prompt_bandwidth, 0.5, 0.2) + pull(constants.compute_efficiency, 0.2, 0.1) +
-                              pull(constants.prompt_overhead_ms, 10, 10) + pull(constants.linear_prompt_ms, 5, 20);
+    const auto pull = [](double value, double towards, double scale) {
+      return kPull * std::pow((value - towards) / scale, 2);
+    };
+    double sum =
+        decode ? pull(constants.bandwidth_efficiency, 0.85, 0.1) + pull(constants.layer_overhead_us, 30, 30) +
+                     pull(constants.expert_overhead_us, 30, 30)
+               : pull(constants.prompt_bandwidth, 0.5, 0.2) + pull(constants.compute_efficiency, 0.2, 0.1) +
+                     pull(constants.prompt_overhead_ms, 10, 10) + pull(constants.linear_prompt_ms, 5, 20);
     for (const Row* row : rows) {
       const Predicted p = Predict(*row, constants);
       const double ratio = decode ? *p.decode_tok_s / row->decode : *p.ttft_ms / row->ttft;
@@ -194,10 +205,14 @@ class Bench {
     };
     std::vector<Knob> knobs;
     if (decode) {
-      knobs = {{&c.bandwidth_efficiency, 0.3, 1, 0.1}, {&c.layer_overhead_us, 0, 300, 20}, {&c.expert_overhead_us, 0, 500, 20}};
+      knobs = {{&c.bandwidth_efficiency, 0.3, 1, 0.1},
+               {&c.layer_overhead_us, 0, 300, 20},
+               {&c.expert_overhead_us, 0, 500, 20}};
     } else {
-      knobs = {{&c.prompt_bandwidth, 0.1, 1, 0.1}, {&c.compute_efficiency, 0.01, 1, 0.05},
-               {&c.prompt_overhead_ms, 0, 200, 5}, {&c.linear_prompt_ms, 0, 100, 4}};
+      knobs = {{&c.prompt_bandwidth, 0.1, 1, 0.1},
+               {&c.compute_efficiency, 0.01, 1, 0.05},
+               {&c.prompt_overhead_ms, 0, 200, 5},
+               {&c.linear_prompt_ms, 0, 100, 4}};
     }
     double best = Loss(rows, c, decode);
     for (int round = 0; round < 200; ++round) {
@@ -208,8 +223,10 @@ class Bench {
           *k.value = std::clamp(old + sign * k.step, k.low, k.high);
           if (decode) c.kv_efficiency = c.bandwidth_efficiency;
           const double loss = Loss(rows, c, decode);
-          if (loss < best - 1e-12) best = loss, better = true;
-          else *k.value = old;
+          if (loss < best - 1e-12)
+            best = loss, better = true;
+          else
+            *k.value = old;
         }
       }
       if (better) continue;
@@ -243,7 +260,8 @@ class Bench {
   int Run(int excluded);
 
  private:
-  // Per model and scenario: which backend the prediction would choose, which was faster, and what "always Vulkan" gets.
+  // Per model and scenario: which backend the prediction would choose, which was faster, and what "always
+  // Vulkan" gets.
   void Backends();
 
   std::vector<Row> rows_;
@@ -261,15 +279,20 @@ double Median(std::vector<double> values) {
 
 void Bench::Backends() {
   const std::string builds[] = {"llamacpp-upstream-vulkan", "llamacpp-rocm-stable"};
-  std::printf("\nChoice of backend by time for the whole answer (constants without the model), Vulkan upstream or ROCm stable; "
-              "gaps under 5 %% are ties:\n\n| model | scenario | chosen | faster | measured gap %% | chosen is right | always Vulkan is right |\n"
-              "|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "\nChoice of backend by time for the whole answer (constants without the model), Vulkan upstream or "
+      "ROCm stable; "
+      "gaps under 5 %% are ties:\n\n| model | scenario | chosen | faster | measured gap %% | chosen is right "
+      "| always Vulkan is right |\n"
+      "|---|---|---|---|---|---|---|\n");
   int right = 0, rule = 0, all = 0;
   for (const Row& vulkan : rows_) {
     if (vulkan.build != builds[0]) continue;
     for (const Row& hip : rows_) {
       if (hip.build != builds[1] || hip.model != vulkan.model || hip.scenario != vulkan.scenario) continue;
-      const auto total = [](double ttft_ms, double decode, uint32_t tokens) { return ttft_ms / 1e3 + tokens / decode; };
+      const auto total = [](double ttft_ms, double decode, uint32_t tokens) {
+        return ttft_ms / 1e3 + tokens / decode;
+      };
       double predicted[2], measured[2];
       const Row* pair[2] = {&vulkan, &hip};
       for (int i = 0; i < 2; ++i) {
@@ -284,8 +307,11 @@ void Bench::Backends() {
       right += tie || chosen == best;
       rule += tie || best == 0;
       std::printf("| %s | %s | %s | %s | %.0f | %s | %s |\n", vulkan.model.c_str(), vulkan.scenario.c_str(),
-                  chosen == 0 ? "vulkan" : "hip", tie ? "tie" : best == 0 ? "vulkan" : "hip", 100 * gap,
-                  tie || chosen == best ? "yes" : "no", tie || best == 0 ? "yes" : "no");
+                  chosen == 0 ? "vulkan" : "hip",
+                  tie         ? "tie"
+                  : best == 0 ? "vulkan"
+                              : "hip",
+                  100 * gap, tie || chosen == best ? "yes" : "no", tie || best == 0 ? "yes" : "no");
     }
   }
   std::printf("\nRight: chosen %d of %d, always Vulkan %d of %d\n", right, all, rule, all);
@@ -297,18 +323,23 @@ int Bench::Run(int excluded) {
   std::vector<double> decode_errors, ttft_errors;
   std::map<std::string, std::vector<double>> by_model;
   std::printf("Excluded (%d of %zu rows):\n", excluded, rows_.size() + static_cast<size_t>(excluded));
-  for (const Excluded& e : kExcluded) std::printf("- %s, %s, %s: %s\n", e.build, e.model, e.scenario, e.reason);
+  for (const Excluded& e : kExcluded)
+    std::printf("- %s, %s, %s: %s\n", e.build, e.model, e.scenario, e.reason);
   std::printf("\nConstants per build, fitted over all its models (for engines/speed.yaml):\n");
   for (const std::string& build : builds) {
     const SpeedRow c = FitAll(build, "");
-    std::printf("- %s (%s): bandwidth_efficiency %.3f, prompt_bandwidth %.3f, compute_efficiency %.3f, layer_overhead_us %.1f, "
-                "expert_overhead_us %.1f, prompt_overhead_ms %.1f, linear_prompt_ms %.2f\n",
-                build.c_str(), c.backend.c_str(), c.bandwidth_efficiency, c.prompt_bandwidth, c.compute_efficiency,
-                c.layer_overhead_us, c.expert_overhead_us, c.prompt_overhead_ms, c.linear_prompt_ms);
+    std::printf(
+        "- %s (%s): bandwidth_efficiency %.3f, prompt_bandwidth %.3f, compute_efficiency %.3f, "
+        "layer_overhead_us %.1f, "
+        "expert_overhead_us %.1f, prompt_overhead_ms %.1f, linear_prompt_ms %.2f\n",
+        build.c_str(), c.backend.c_str(), c.bandwidth_efficiency, c.prompt_bandwidth, c.compute_efficiency,
+        c.layer_overhead_us, c.expert_overhead_us, c.prompt_overhead_ms, c.linear_prompt_ms);
   }
-  std::printf("\nEach row predicted with constants fitted without its model:\n\n"
-              "| build | model | scenario | tokens/s predicted | measured | off %% | TTFT ms predicted | measured | off %% |\n"
-              "|---|---|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "\nEach row predicted with constants fitted without its model:\n\n"
+      "| build | model | scenario | tokens/s predicted | measured | off %% | TTFT ms predicted | measured | "
+      "off %% |\n"
+      "|---|---|---|---|---|---|---|---|---|\n");
   for (const std::string& build : builds) {
     std::map<std::string, SpeedRow> constants;
     for (const Row& row : rows_) {
@@ -319,8 +350,9 @@ int Bench::Run(int excluded) {
       decode_errors.push_back(std::fabs(d));
       ttft_errors.push_back(std::fabs(t));
       by_model[row.model].push_back(std::fabs(d));
-      std::printf("| %s | %s | %s | %.1f | %.1f | %+.0f | %.0f | %.0f | %+.0f |\n", build.c_str(), row.model.c_str(),
-                  row.scenario.c_str(), *p.decode_tok_s, row.decode, 100 * d, *p.ttft_ms, row.ttft, 100 * t);
+      std::printf("| %s | %s | %s | %.1f | %.1f | %+.0f | %.0f | %.0f | %+.0f |\n", build.c_str(),
+                  row.model.c_str(), row.scenario.c_str(), *p.decode_tok_s, row.decode, 100 * d, *p.ttft_ms,
+                  row.ttft, 100 * t);
     }
   }
   std::printf("\nMedian decode error per left-out model: ");
@@ -329,8 +361,10 @@ int Bench::Run(int excluded) {
     std::printf("%s %.0f %%; ", model.c_str(), 100 * Median(errors));
     good = good && Median(errors) <= 0.20;
   }
-  std::printf("\nMedian decode error %.1f %%, median TTFT error %.1f %% over %zu rows; %s\n", 100 * Median(decode_errors),
-              100 * Median(ttft_errors), decode_errors.size(), good ? "every left-out model within 20 %" : "MISSED: a left-out model is off by more than 20 %");
+  std::printf(
+      "\nMedian decode error %.1f %%, median TTFT error %.1f %% over %zu rows; %s\n",
+      100 * Median(decode_errors), 100 * Median(ttft_errors), decode_errors.size(),
+      good ? "every left-out model within 20 %" : "MISSED: a left-out model is off by more than 20 %");
   Backends();
   const bool few = excluded * 10 <= static_cast<int>(rows_.size()) + excluded;
   return good && few ? 0 : 1;

@@ -1,6 +1,5 @@
-// bench-plan-time: how long one plan takes, and a sweep of every profile; medians, in Markdown. Exit 1 above the budget
-// (5 ms for one plan, 200 ms for 40 profiles).
-// usage: bench-plan-time [ROUNDS]
+// bench-plan-time: how long one plan takes, and a sweep of every profile; medians, in Markdown. Exit 1 above
+// the budget (5 ms for one plan, 200 ms for 40 profiles). usage: bench-plan-time [ROUNDS]
 
 #include <stdlib.h>
 #include <time.h>
@@ -27,7 +26,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Ms(Clock::time_point from) { return std::chrono::duration<double, std::milli>(Clock::now() - from).count(); }
+double Ms(Clock::time_point from) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
+}
 
 // Processor time of this thread: a plan is one thread's work, and the machine may be busy.
 double ThreadMs() {
@@ -61,7 +62,10 @@ int Main(int argc, char** argv) {
   const EngineCatalog& catalog = BuiltInCatalog();
   double worst_plan = 0, worst_sweep = 0;
   std::vector<double> all;
-  std::printf("| model | one plan, median over profiles, ms | slowest, ms | on | sweep of %zu profiles, wall ms | per 40 profiles, wall ms | the same, processor ms / 2 |\n|---|---|---|---|---|---|---|\n", machines.size());
+  std::printf(
+      "| model | one plan, median over profiles, ms | slowest, ms | on | sweep of %zu profiles, wall ms | "
+      "per 40 profiles, wall ms | the same, processor ms / 2 |\n|---|---|---|---|---|---|---|\n",
+      machines.size());
   for (const ShapeInfo& shape : Shapes()) {
     const std::string path = folder + "/" + shape.name + ".gguf";
     if (!WriteShape(shape.name, path).ok()) throw std::runtime_error("cannot write " + shape.name);
@@ -95,14 +99,17 @@ int Main(int argc, char** argv) {
       processor.push_back((ProcessMs() - used) / 2);
     }
     const double sweep = Median(sweeps), scale = 40 / static_cast<double>(machines.size());
-    std::printf("| %s | %.2f | %.2f | %s | %.0f | %.0f | %.0f |\n", shape.name.c_str(), Median(plans), slowest, where.c_str(), sweep, sweep * scale,
-                Median(processor) * scale);
+    std::printf("| %s | %.2f | %.2f | %s | %.0f | %.0f | %.0f |\n", shape.name.c_str(), Median(plans),
+                slowest, where.c_str(), sweep, sweep * scale, Median(processor) * scale);
     worst_plan = std::max(worst_plan, slowest);
     worst_sweep = std::max(worst_sweep, Median(processor) * scale);
     all.insert(all.end(), plans.begin(), plans.end());
   }
   std::filesystem::remove_all(folder);
-  std::printf("\nmedian plan %.2f ms, slowest plan %.2f ms (budget 5), slowest sweep of 40 on two processors %.0f ms (budget 200)\n", Median(all), worst_plan, worst_sweep);
+  std::printf(
+      "\nmedian plan %.2f ms, slowest plan %.2f ms (budget 5), slowest sweep of 40 on two processors %.0f ms "
+      "(budget 200)\n",
+      Median(all), worst_plan, worst_sweep);
   return worst_plan <= 5 && worst_sweep <= 200 ? 0 : 1;
 }
 

@@ -13,7 +13,8 @@
 
 namespace rumbo::bench {
 
-// Collects metadata and tensors of one GGUF file; matrices get `type`, or F16 where its blocks don't divide a row.
+// Collects metadata and tensors of one GGUF file; matrices get `type`, or F16 where its blocks don't divide a
+// row.
 class ShapeWriter {
  public:
   explicit ShapeWriter(const std::string& architecture);

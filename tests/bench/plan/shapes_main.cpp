@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
     bool wanted = argc == 2;
     for (int i = 2; i < argc; ++i) wanted = wanted || shape.name == argv[i];
     if (!wanted) continue;
-    const auto status = rumbo::bench::WriteShape(shape.name, std::string(argv[1]) + "/" + shape.name + ".gguf");
+    const auto status =
+        rumbo::bench::WriteShape(shape.name, std::string(argv[1]) + "/" + shape.name + ".gguf");
     if (!status.ok()) {
       std::fprintf(stderr, "%s\n", rumbo::MessageOf(status).c_str());
       return 1;

@@ -1,5 +1,5 @@
-// Raw bytes on a connection to a real server over a fake core. "@" stands for the server's own Host, so that inputs
-// get past the first check. The connection must end, and the server must answer the next client.
+// Raw bytes on a connection to a real server over a fake core. "@" stands for the server's own Host, so that
+// inputs get past the first check. The connection must end, and the server must answer the next client.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static int count = 0;
   std::string text;
   for (size_t i = 0; i < size; ++i) {
-    data[i] == '@' ? text += "127.0.0.1:" + std::to_string(target->server->port()) : text += static_cast<char>(data[i]);
+    data[i] == '@' ? text += "127.0.0.1:" + std::to_string(target->server->port())
+                   : text += static_cast<char>(data[i]);
   }
   rumbo::Client client(target->server->port());
   if (!client.connected()) std::abort();

@@ -1,5 +1,5 @@
-// Answers of every dialect from events made of the input's bytes, ill-formed UTF-8 included: each server-sent event
-// and each line must be valid JSON, whatever an engine sends.
+// Answers of every dialect from events made of the input's bytes, ill-formed UTF-8 included: each server-sent
+// event and each line must be valid JSON, whatever an engine sends.
 #include <boost/json.hpp>
 #include <cstdint>
 #include <cstdlib>

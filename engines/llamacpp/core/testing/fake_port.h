@@ -9,8 +9,8 @@
 #include "engines/llamacpp/core/job.h"
 #include "engines/llamacpp/core/model_port.h"
 
-// A model made of arithmetic, for tests of the scheduler: the next token depends on every token before it, so that a
-// prefix taken from the wrong sequence or cut at the wrong place changes the answer.
+// A model made of arithmetic, for tests of the scheduler: the next token depends on every token before it, so
+// that a prefix taken from the wrong sequence or cut at the wrong place changes the answer.
 namespace rumbo {
 
 class FakePort final : public ModelPort {
@@ -19,7 +19,10 @@ class FakePort final : public ModelPort {
   static constexpr TokenId kEnd = 0;
 
   explicit FakePort(PortTraits traits)
-      : traits_(traits), held_(traits.sequences), oldest_(traits.sequences, 0), state_at_(traits.sequences, 0) {
+      : traits_(traits),
+        held_(traits.sequences),
+        oldest_(traits.sequences, 0),
+        state_at_(traits.sequences, 0) {
     traits_.vocabulary = kVocabulary;
   }
 
@@ -57,7 +60,8 @@ class FakePort final : public ModelPort {
       if (batch[i].output) outputs_[i] = sequence;
       if (traits_.window > 0) {
         auto& oldest = oldest_[Index(batch[i].sequence)];
-        oldest = std::max(oldest, static_cast<int32_t>(sequence.size()) - static_cast<int32_t>(traits_.window + slack));
+        oldest = std::max(
+            oldest, static_cast<int32_t>(sequence.size()) - static_cast<int32_t>(traits_.window + slack));
       }
     }
     return DecodeResult::kOk;
@@ -78,7 +82,8 @@ class FakePort final : public ModelPort {
     return true;
   }
 
-  // Windows and recurrent states that do not belong to the new length make the sequence useless: Decode checks that.
+  // Windows and recurrent states that do not belong to the new length make the sequence useless: Decode
+  // checks that.
   bool Truncate(SequenceId sequence, uint32_t length) override {
     auto& tokens = held_[Index(sequence)];
     if (length == 0) {
