@@ -10,20 +10,24 @@
 
 namespace rumbo {
 
-#define RUMBO_VK_DEVICE_FUNCTIONS(X)                                                                        \
-  X(DestroyDevice)                                                                                          \
-  X(GetDeviceQueue)                                                                                         \
-  X(CreateBuffer) X(DestroyBuffer) X(GetBufferMemoryRequirements) X(AllocateMemory) X(FreeMemory)           \
-      X(BindBufferMemory) X(MapMemory) X(UnmapMemory) X(CreateShaderModule) X(DestroyShaderModule)          \
-          X(CreateDescriptorSetLayout) X(DestroyDescriptorSetLayout) X(CreatePipelineLayout)                \
-              X(DestroyPipelineLayout) X(CreateComputePipelines) X(DestroyPipeline) X(CreateDescriptorPool) \
-                  X(DestroyDescriptorPool) X(AllocateDescriptorSets) X(UpdateDescriptorSets)                \
-                      X(CreateCommandPool) X(DestroyCommandPool) X(AllocateCommandBuffers)                  \
-                          X(BeginCommandBuffer) X(EndCommandBuffer) X(CmdBindPipeline)                      \
-                              X(CmdBindDescriptorSets) X(CmdPushConstants) X(CmdDispatch)                   \
-                                  X(CmdPipelineBarrier) X(CmdFillBuffer) X(CmdCopyBuffer) X(CreateFence)    \
-                                      X(DestroyFence) X(ResetFences) X(QueueSubmit) X(WaitForFences)        \
-                                          X(DeviceWaitIdle) X(ResetCommandPool)
+// clang-format off
+#define RUMBO_VK_DEVICE_FUNCTIONS(X)                                                                         \
+  X(DestroyDevice)                                                                                           \
+  X(GetDeviceQueue)                                                                                          \
+  X(CreateBuffer)                                                                                            \
+  X(DestroyBuffer)                                                                                           \
+  X(GetBufferMemoryRequirements)                                                                             \
+  X(AllocateMemory) X(FreeMemory) X(BindBufferMemory) X(MapMemory) X(UnmapMemory) X(CreateShaderModule)      \
+      X(DestroyShaderModule) X(CreateDescriptorSetLayout) X(DestroyDescriptorSetLayout)                      \
+          X(CreatePipelineLayout) X(DestroyPipelineLayout) X(CreateComputePipelines) X(DestroyPipeline)      \
+              X(CreateDescriptorPool) X(DestroyDescriptorPool) X(AllocateDescriptorSets)                     \
+                  X(UpdateDescriptorSets) X(CreateCommandPool) X(DestroyCommandPool)                         \
+                      X(AllocateCommandBuffers) X(BeginCommandBuffer) X(EndCommandBuffer) X(CmdBindPipeline) \
+                          X(CmdBindDescriptorSets) X(CmdPushConstants) X(CmdDispatch) X(CmdPipelineBarrier)  \
+                              X(CmdFillBuffer) X(CmdCopyBuffer) X(CreateFence) X(DestroyFence)               \
+                                  X(ResetFences) X(QueueSubmit) X(WaitForFences) X(DeviceWaitIdle)           \
+                                      X(ResetCommandPool)
+// clang-format on
 
 struct VulkanBuffer {
   VkBuffer buffer = VK_NULL_HANDLE;
