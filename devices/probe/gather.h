@@ -10,9 +10,9 @@
 namespace rumbo {
 
 struct GatherOptions {
-  std::chrono::milliseconds deadline{5000};  // for everything together
-  bool vendor_libraries = true;              // ask Vulkan, HIP and NVML (only on the running machine)
-  std::string self = "/proc/self/exe";       // program that answers `--vendor NAME`
+  std::chrono::milliseconds deadline{10000};  // for everything together
+  bool vendor_libraries = true;               // ask Vulkan, HIP and NVML (only on the running machine)
+  std::string self = "/proc/self/exe";        // program that answers `--vendor NAME`
 };
 
 struct Gathered {

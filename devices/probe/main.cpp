@@ -34,7 +34,7 @@ constexpr std::string_view kUsage =
     "with\n"
     "                 --cache-dir)\n"
     "  --no-vendors   do not ask Vulkan, HIP and NVML (they are not asked about a DIR either)\n"
-    "  --deadline-ms  for everything together; what is late is left out and said (default 5000)\n";
+    "  --deadline-ms  for everything together; what is late is left out and said (default 10000)\n";
 
 struct Options {
   std::string root = "/";

@@ -27,8 +27,11 @@ struct ProbeRun {
 ProbeRun Probe(const std::string& arguments, const std::string& environment = "") {
   ProbeRun run;
   const auto start = std::chrono::steady_clock::now();
+  // A patient deadline: these tests run beside others. Tests of the deadline give their own, which counts
+  // last.
+  const std::string patient = arguments.starts_with("--json") ? "--deadline-ms 60000 " : "";
   const std::string command =
-      environment + " " + RUMBO_BIN_DIR + "/rumbo-probe " + arguments + " 2>/dev/null";
+      environment + " " + RUMBO_BIN_DIR + "/rumbo-probe " + patient + arguments + " 2>/dev/null";
   FILE* pipe = popen(command.c_str(), "r");
   char buffer[65536];
   for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) run.output.append(buffer, n);
@@ -120,7 +123,7 @@ TEST(ProbeProcessTest, AHangIsCutAtTheDeadline) {
   const ProbeRun run = Probe("--json --deadline-ms 700", Fakes("FAKE_HIP=hang"));
   ASSERT_EQ(run.exit_code, 0);
   EXPECT_GE(run.seconds, 0.6);
-  EXPECT_LT(run.seconds, 5);
+  EXPECT_LT(run.seconds, 20);  // a hang would be for ever
   ASSERT_NE(Find(run.topology, "probe.hip_failed"), nullptr);
   EXPECT_THAT(Find(run.topology, "probe.hip_failed")->text, HasSubstr("deadline"));
   EXPECT_EQ(run.topology.FindDevice("gpu-0000:03:00.0"), nullptr);
@@ -170,8 +173,9 @@ TEST(ProbeProcessTest, OurKernelsRunOnTheSoftwareRendererAndAreKept) {
   EXPECT_GT(d->fp32_flops.value.value_or(0), 1e7);
   EXPECT_THAT(d->bandwidth_bytes_s.source, HasSubstr("measured here"));
   const ProbeRun second = Probe("--json --cache-dir " + cache.dir());
-  EXPECT_EQ(second.topology.FindDevice("software-llvmpipe")->bandwidth_bytes_s.value,
-            d->bandwidth_bytes_s.value);
+  const Device* again = second.topology.FindDevice("software-llvmpipe");
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(again->bandwidth_bytes_s.value, d->bandwidth_bytes_s.value);
 }
 
 TEST(ProbeProcessTest, AHipCopyIsTimedAndItsResultChecked) {
