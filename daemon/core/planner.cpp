@@ -42,15 +42,20 @@ std::string ContractBroken(const Contract& contract, const Attempt& a) {
 
 class Planning {
  public:
-  Planning(const PlanInputs& in, Plan& plan) : in_(in), plan_(plan) {}
+  Planning(const PlanInputs& in, Plan& plan) : in_(in), plan_(plan), room_(in.topology, in.request.ledger) {}
 
   void Run() {
     PlanOptions options = EnumerateOptions(in_.request, in_.topology, in_.catalog);
     plan_.rejected = std::move(options.rejected);
     std::vector<Tried> fitting, short_of_room;
-    for (const PlanOption& option : options.options) {
-      Tried tried{&option, TryOption(in_, option)};
-      Sort(std::move(tried), fitting, short_of_room);
+    for (size_t i = 0; i < options.options.size(); ++i) {
+      const PlanOption& option = options.options[i];
+      if (const PlanOption* twin = Twin(options.options, i)) {
+        plan_.rejected.push_back(Reject(option, Reason::kSlowerThanChosen,
+                                        "as good as " + twin->devices[0]->id + ", which has the lower id"));
+        continue;
+      }
+      Sort(Tried{&option, TryOption(in_, option)}, fitting, short_of_room);
     }
     Rank(fitting);
     if (fitting.empty() && in_.request.overrides.force && !short_of_room.empty())
@@ -63,8 +68,29 @@ class Planning {
   }
 
  private:
-  // By the objective. Energy that is unknown for some cannot be compared: then the thriftier kind of device
-  // comes first, as the catalog ranks them.
+  // An option before this one that differs only in which of several equal devices it takes.
+  const PlanOption* Twin(const std::vector<PlanOption>& options, size_t index) const {
+    if (!in_.request.evictable.empty() || options[index].devices.size() != 1) return nullptr;
+    for (size_t i = 0; i < index; ++i) {
+      if (Twins(options[i], options[index])) return &options[i];
+    }
+    return nullptr;
+  }
+
+  bool Twins(const PlanOption& a, const PlanOption& b) const {
+    if (a.devices.size() != 1 || a.variant != b.variant || a.engine != b.engine || a.build != b.build || a.backend != b.backend) return false;
+    const Device& x = *a.devices[0];
+    const Device& y = *b.devices[0];
+    if (x.kind == DeviceKind::kCpu || x.name != y.name || x.bandwidth_bytes_s.value != y.bandwidth_bytes_s.value ||
+        x.fp16_flops.value != y.fp16_flops.value || x.secondary != y.secondary || x.pools.size() != 1 || y.pools.size() != 1) {
+      return false;
+    }
+    const auto free = [&](const Device& d) { return room_.FreeFor(d.pools[0], d.id, a.backend->name); };
+    return free(x).has_value() && free(x) == free(y);
+  }
+
+  // By the objective. Energy that is unknown for some cannot be compared: then the thriftier kind of device comes first,
+  // as the catalog ranks them.
   void Rank(std::vector<Tried>& fitting) {
     energy_by_kind_ = in_.workload.objective == "energy" &&
                       std::any_of(fitting.begin(), fitting.end(),
@@ -233,7 +259,9 @@ class Planning {
   std::optional<Workload> Nearest(const std::vector<PlanOption>& options) const {
     for (const uint32_t sessions : {*in_.workload.sessions, 1u}) {
       std::optional<Workload> best;
-      for (const PlanOption& option : options) {
+      for (size_t i = 0; i < options.size(); ++i) {
+        const PlanOption& option = options[i];
+        if (Twin(options, i) != nullptr) continue;
         const uint32_t context = LargestContext(option, sessions);
         if (context == 0 || (best && *best->context >= context)) continue;
         best = in_.workload;
@@ -263,6 +291,7 @@ class Planning {
 
   const PlanInputs& in_;
   Plan& plan_;
+  const Room room_;
   bool energy_by_kind_ = false;
 };
 
