@@ -51,6 +51,8 @@ struct EngineStats {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
+  uint64_t drafted_tokens = 0;
+  uint64_t accepted_tokens = 0;
   double step_ms = 0;
   double prompt_tok_s = 0;
   double decode_tok_s = 0;

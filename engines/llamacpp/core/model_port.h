@@ -30,6 +30,7 @@ struct PortTraits {
   uint32_t context_total = 0;         // cells of all sequences together
   uint32_t context_per_sequence = 0;  // most tokens one sequence can hold
   uint32_t batch = 0;                 // most tokens of one Decode
+  uint32_t outputs = UINT32_MAX;      // most of them with `output`; at least one for each sequence
   // All sequences share one pool of cells: copying a prefix costs nothing and shares its cells.
   bool unified = false;
   // A sequence can be cut back to any earlier length that OldestPosition allows. False for recurrent models,

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "engines/llamacpp/core/ngram_drafter.h"
 
 namespace rumbo {
 namespace {
@@ -41,6 +42,11 @@ struct Scheduler::Run {
   uint32_t need = 0;           // prompt and answer together
   TokenId next = 0;            // kDecode: sampled, not computed yet
   uint32_t generated = 0;
+  NgramDrafter drafter;
+  DraftPolicy draft_policy;
+  uint32_t drafted = 0;
+  uint32_t accepted = 0;
+  bool guesses_in_kv = false;  // beyond what the slot counts
   uint32_t unsent_tokens = 0;  // in pieces held back
   std::vector<TokenLogprob> unsent_logprobs;
   bool started = false;
@@ -222,17 +228,21 @@ bool Scheduler::Step() {
   return computed;
 }
 
-// Separate streams are computed in one pass only where their ids follow each other; each gap costs another
-// pass over the weights. Moves the last stream into the first gap that is not in use, once gaps have stayed
-// for a while.
-void Scheduler::CloseGaps() {
+std::vector<Scheduler::Run*> Scheduler::Decoding() const {
   std::vector<Run*> decoding;
   for (const auto& run : running_) {
     if (!run->over && run->phase == Phase::kDecode && !run->paused) decoding.push_back(run.get());
   }
-  if (decoding.size() < 2) return;
   std::sort(decoding.begin(), decoding.end(),
             [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
+  return decoding;
+}
+
+// Separate streams are computed in one pass only where their ids follow each other; each gap costs another
+// pass over the weights. Moves the last stream into the first gap that is not in use, once gaps have stayed
+// for a while.
+void Scheduler::CloseGaps() {
+  const std::vector<Run*> decoding = Decoding();
   SequenceId gap = -1;
   for (size_t i = 1; i < decoding.size() && gap < 0; ++i) {
     const SequenceId next = decoding[i - 1]->sequence + 1;
@@ -245,18 +255,38 @@ void Scheduler::CloseGaps() {
 }
 
 void Scheduler::AddDecodes() {
-  std::vector<Run*> decoding;
-  for (const auto& run : running_) {
-    if (!run->over && run->phase == Phase::kDecode && !run->paused) decoding.push_back(run.get());
-  }
-  // libllama computes separate streams in one pass only where their ids follow each other.
-  std::sort(decoding.begin(), decoding.end(),
-            [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
+  const std::vector<Run*> decoding = Decoding();
+  const PortTraits& traits = port_->traits();
+  uint32_t spare = std::min(traits.outputs, traits.batch);
+  spare -=
+      std::min(spare, static_cast<uint32_t>(running_.size()));  // one output for each, also at a prompt's end
   for (Run* run : decoding) {
-    if (batch_.size() >= port_->traits().batch) break;
-    parts_.push_back({run, batch_.size(), 1, false});
-    batch_.push_back({run->next, static_cast<int32_t>(Computed(*run)), run->sequence, true});
+    if (batch_.size() >= traits.batch) break;
+    const std::vector<TokenId> guesses = Guess(run, static_cast<uint32_t>(decoding.size()), spare);
+    spare -= static_cast<uint32_t>(guesses.size());
+    parts_.push_back({run, batch_.size(), static_cast<uint32_t>(1 + guesses.size()), false});
+    auto position = static_cast<int32_t>(Computed(*run));
+    batch_.push_back({run->next, position, run->sequence, true});
+    for (const TokenId guess : guesses) batch_.push_back({guess, ++position, run->sequence, true});
   }
+}
+
+// Tokens that may well come next, as many as are worth computing along with the certain one.
+std::vector<TokenId> Scheduler::Guess(Run* run, uint32_t decoding, uint32_t spare) {
+  if (options_.draft_tokens == 0 || run->generated == 0) return {};
+  const PortTraits& traits = port_->traits();
+  // Guesses that turn out wrong must be taken back: not possible in recurrent memory, and in a window that
+  // all sequences share the cells they pushed out may be gone.
+  if (!traits.rewindable || (traits.window > 0 && traits.unified && traits.sequences > 1)) return {};
+  const auto used = static_cast<uint32_t>(run->job.prompt.size()) + run->generated;
+  uint32_t limit = std::min(options_.draft_tokens, options_.context_per_session - used);
+  limit = std::min(limit, run->job.max_tokens - run->generated);
+  limit = std::min(limit, spare);
+  const double token_ms = model_.token_ms();
+  const double fixed_ms = std::max(0.0, model_.decode_ms(decoding) - token_ms * decoding);
+  const double extra_ms =
+      !traits.unified && decoding > 1 ? fixed_ms : 0;  // another pass for streams of other length
+  return run->drafter.Draft(run->draft_policy.Worth(limit, decoding, fixed_ms, token_ms, extra_ms));
 }
 
 void Scheduler::AddPrefill(Run* run, uint32_t end) {
@@ -364,14 +394,45 @@ void Scheduler::OnTrouble(DecodeResult result) {
 
 void Scheduler::TakePart(const Part& part) {
   Run* run = part.run;
+  if (!part.prefill) {
+    TakeAnswerTokens(part);
+    return;
+  }
   for (uint32_t i = 0; i < part.tokens; ++i) {
     slots_.Append(run->sequence, &batch_[part.first + i].token, 1);
   }
-  if (part.prefill) slots_.Checkpoint(run->sequence, Computed(*run) + 1 >= run->job.prompt.size());
+  slots_.Checkpoint(run->sequence, Computed(*run) + 1 >= run->job.prompt.size());
   const size_t last = part.first + part.tokens - 1;
-  if (batch_[last].output) {
-    TakeToken(run, last);
+  if (batch_[last].output) TakeToken(run, last);
+}
+
+// The certain token and, as long as they are what would have been chosen anyway, the guesses after it.
+void Scheduler::TakeAnswerTokens(const Part& part) {
+  Run* run = part.run;
+  const uint32_t guesses = part.tokens - 1;
+  uint32_t right = 0;
+  for (uint32_t i = 0; i < part.tokens; ++i) {
+    slots_.Append(run->sequence, &batch_[part.first + i].token, 1);
+    run->guesses_in_kv = i + 1 < part.tokens;
+    TakeToken(run, part.first + i);
+    if (run->over || !run->guesses_in_kv || run->next != batch_[part.first + i + 1].token) break;
+    ++right;
   }
+  if (guesses > 0) {
+    run->drafted += guesses;
+    run->accepted += right;
+    stats_.drafted_tokens += guesses;
+    stats_.accepted_tokens += right;
+  }
+  run->draft_policy.Record(guesses, right);
+  if (!run->over) TakeBackGuesses(run);
+}
+
+void Scheduler::TakeBackGuesses(Run* run) {
+  if (!run->guesses_in_kv) return;
+  run->guesses_in_kv = false;
+  if (!slots_.Truncate(run->sequence, Computed(*run)))
+    Fail(run, Internal("wrong guesses could not be taken back"));
 }
 
 void Scheduler::TakeToken(Run* run, size_t batch_index) {
@@ -388,7 +449,9 @@ void Scheduler::TakeToken(Run* run, size_t batch_index) {
   if (run->generated == 0) {
     run->first_token = clock_->Now();
     run->phase = Phase::kDecode;
+    if (options_.draft_tokens > 0) run->drafter.Append(job.prompt);
   }
+  if (options_.draft_tokens > 0) run->drafter.Append(token);
   ++run->generated;
   ++run->unsent_tokens;
   ++stats_.generated_tokens;
@@ -455,6 +518,10 @@ void Scheduler::Finish(Run* run, const char* reason) {
   if (run->generated > 1 && event.decode_ms > 0) {
     event.decode_tok_s = (run->generated - 1) * 1000.0 / event.decode_ms;
   }
+  event.drafted_tokens = run->drafted;
+  event.accepted_tokens = run->accepted;
+  TakeBackGuesses(run);
+  if (run->over) return;
   run->over = true;
   stats_.cached_tokens += run->cached;
   slots_.Release(run->sequence, true);

@@ -21,6 +21,7 @@ struct SchedulerOptions {
   uint32_t prefill_chunk = 512;      // most prompt tokens per step
   uint32_t max_waiting = 4096;       // requests in the queue; more are refused
   bool share_prefixes = true;
+  uint32_t draft_tokens = 0;      // most tokens guessed per answer and step, from what was said before
   uint64_t host_cache_bytes = 0;  // host memory for states that leave the KV cache
 };
 
@@ -72,9 +73,11 @@ class Scheduler {
     Run* run;
     size_t first;  // index in the batch
     uint32_t tokens;
-    bool prefill;
+    bool prefill;  // else the first token is the answer's, the others are guesses
   };
+  std::vector<Run*> Decoding() const;  // by sequence
   void CloseGaps();
+  std::vector<TokenId> Guess(Run* run, uint32_t decoding, uint32_t spare);
   void AddDecodes();
   void AddPrefill(Run* run, uint32_t end);
   std::vector<Run*> PrefillOrder();
@@ -86,6 +89,8 @@ class Scheduler {
   bool LastWithAnswers() const;
   void FinishPrompt(Run* run);
   void TakePart(const Part& part);
+  void TakeAnswerTokens(const Part& part);
+  void TakeBackGuesses(Run* run);
   void TakeToken(Run* run, size_t batch_index);
   void Send(Run* run, bool last);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <sstream>
 
 #include "base/status.h"
 #include "engines/llamacpp/core/testing/fake_port.h"
@@ -45,6 +46,17 @@ std::string Expected(std::vector<TokenId> prompt, size_t count) {
   return text;
 }
 
+// The same with FakePort::repeats.
+std::string ExpectedRepeating(std::vector<TokenId> prompt, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    const TokenId token = FakePort::NextRepeating(prompt);
+    text += " " + std::to_string(token);
+    prompt.push_back(token);
+  }
+  return text;
+}
+
 class SchedulerTest : public testing::TestWithParam<bool> {
  protected:
   void Make(uint32_t sessions, uint32_t per_session, uint32_t extra_sequences = 0, uint32_t window = 0) {
@@ -65,6 +77,7 @@ class SchedulerTest : public testing::TestWithParam<bool> {
     options.context_per_session = per_session;
     options.prefill_chunk = 64;
     options.host_cache_bytes = host_bytes_;
+    options.draft_tokens = draft_tokens_;
     scheduler_ = std::make_unique<Scheduler>(port_.get(), &clock_, options);
   }
 
@@ -92,6 +105,7 @@ class SchedulerTest : public testing::TestWithParam<bool> {
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t last_id_ = 0;
   uint64_t host_bytes_ = 0;
+  uint32_t draft_tokens_ = 0;
 };
 
 TEST_P(SchedulerTest, AnswersEqualThoseOfEachPromptAlone) {
@@ -266,6 +280,44 @@ TEST_P(SchedulerTest, HostMemoryIsNotSharedBetweenOwnersEither) {
   const auto bob = Submit(Range(1, 200), 4, "bob");
   RunAll();
   EXPECT_EQ(bob->finished.cached_tokens, 0u);
+}
+
+TEST_P(SchedulerTest, GuessesSaveStepsAndChangeNothing) {
+  draft_tokens_ = 8;
+  Make(1, 2048);
+  port_->repeats = true;
+  const auto sink = Submit(Range(500, 30), 300);
+  RunAll();
+  port_->repeats = false;
+  EXPECT_EQ(sink->tokens, 300u);
+  EXPECT_LT(port_->decodes, 200);
+  EXPECT_GT(sink->finished.accepted_tokens, 100u);
+  EXPECT_EQ(sink->text, ExpectedRepeating(Range(500, 30), 300));
+  // What is kept as cache is the answer, without guesses: the next turn is computed from it.
+  std::vector<TokenId> next = Range(500, 30);
+  std::stringstream words(sink->text);
+  for (TokenId token; words >> token;) next.push_back(token);
+  next.push_back(7);
+  const auto turn = Submit(next, 5);
+  RunAll();
+  EXPECT_EQ(turn->text, Expected(next, 5));
+  EXPECT_EQ(turn->finished.cached_tokens, 329u);
+}
+
+TEST_P(SchedulerTest, WrongGuessesAreTakenBack) {
+  draft_tokens_ = 8;
+  Make(3, 2048);
+  // Prompts that repeat themselves, answers that do not.
+  std::vector<std::shared_ptr<FakeSink>> sinks;
+  std::vector<std::vector<TokenId>> prompts;
+  for (TokenId i = 0; i < 3; ++i) {
+    std::vector<TokenId> prompt;
+    for (int k = 0; k < 300; ++k) prompt.push_back(1 + (k * 7 + i) % 40);
+    prompts.push_back(prompt);
+    sinks.push_back(Submit(prompt, 60));
+  }
+  RunAll();
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(sinks[i]->text, Expected(prompts[i], 60)) << i;
 }
 
 TEST_P(SchedulerTest, StreamsWithGapsAreMovedTogether) {

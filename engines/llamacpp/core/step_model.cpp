@@ -10,8 +10,8 @@ constexpr double kForget = 0.97;  // weight of the past at each new measurement
 constexpr double kBlend = 0.2;    // weight of a new prefill measurement
 }  // namespace
 
-void StepModel::AddDecode(uint32_t sequences, double ms) {
-  const double x = sequences;
+void StepModel::AddDecode(uint32_t tokens, double ms) {
+  const double x = tokens;
   w_ = w_ * kForget + 1;
   wx_ = wx_ * kForget + x;
   wy_ = wy_ * kForget + ms;
@@ -27,12 +27,17 @@ void StepModel::AddPrefill(uint32_t tokens, double ms) {
   prefill_ms_per_token_ += blend * (per_token - prefill_ms_per_token_);
 }
 
-double StepModel::decode_ms(uint32_t sequences) const {
-  if (w_ == 0 || sequences == 0) return 0;
+double StepModel::token_ms() const {
+  if (w_ == 0) return 0;
   const double spread = w_ * wxx_ - wx_ * wx_;
-  if (spread < 1e-6 * w_ * wxx_) return wy_ / w_;
-  const double slope = std::max(0.0, (w_ * wxy_ - wx_ * wy_) / spread);
-  return std::max(0.0, (wy_ - slope * wx_) / w_ + slope * sequences);
+  if (spread < 1e-6 * w_ * wxx_) return 0.25 * wy_ / std::max(1.0, wx_);
+  return std::max(0.0, (w_ * wxy_ - wx_ * wy_) / spread);
+}
+
+double StepModel::decode_ms(uint32_t tokens) const {
+  if (w_ == 0 || tokens == 0) return 0;
+  const double slope = token_ms();
+  return std::max(0.0, (wy_ - slope * wx_) / w_ + slope * tokens);
 }
 
 double StepModel::prefill_tok_s() const {

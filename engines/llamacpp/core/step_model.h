@@ -11,8 +11,8 @@ class StepModel {
   // At most `chunk` prompt tokens per step.
   explicit StepModel(uint32_t chunk) : chunk_(chunk) {}
 
-  // A part of a step took `ms` and held so many sequences with one token each.
-  void AddDecode(uint32_t sequences, double ms);
+  // A part of a step took `ms` and held so many tokens of answers (one each, and guesses).
+  void AddDecode(uint32_t tokens, double ms);
   // The same for prompt tokens.
   void AddPrefill(uint32_t tokens, double ms);
 
@@ -26,8 +26,10 @@ class StepModel {
   // A step was made with so many prompt tokens beside so many running answers.
   void Spend(uint32_t decoding, uint32_t prefill_tokens);
 
-  double decode_ms(uint32_t sequences) const;  // 0 while unknown
-  double prefill_tok_s() const;                // 0 while unknown
+  double decode_ms(uint32_t tokens) const;  // 0 while unknown
+  // The cost of one more token in a decoding step. While only one size was seen, a quarter of the step.
+  double token_ms() const;
+  double prefill_tok_s() const;  // 0 while unknown
 
   static constexpr uint32_t kFloor = 32;
   static constexpr double kMaxStallMs = 500;

@@ -1,6 +1,9 @@
 #include "engines/llamacpp/llama/llama_port.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "engines/llamacpp/llama/settings_check.h"
 #include "llama.h"
 
 namespace rumbo {
@@ -12,6 +15,8 @@ LlamaPort::LlamaPort(LoadedModel* loaded) : loaded_(loaded), vocab_(llama_model_
   traits_.context_total = llama_n_ctx(loaded->context);
   traits_.context_per_sequence = llama_n_ctx_seq(loaded->context);
   traits_.batch = llama_n_batch(loaded->context);
+  const auto outputs = ExtraNumber(s, "outputs", traits_.batch, 1, 65536);
+  traits_.outputs = std::min(traits_.batch, outputs.value_or(loaded->sequences));
   traits_.unified = *s.kv_unified || loaded->sequences == 1;
   traits_.rewindable = !llama_model_is_recurrent(loaded->model) && !llama_model_is_hybrid(loaded->model);
   const int window = llama_model_n_swa(loaded->model);

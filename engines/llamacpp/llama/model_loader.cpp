@@ -167,9 +167,8 @@ llama_context_params ContextParams(const EngineSettings& s, uint32_t sequences) 
   params.n_batch = *s.batch;
   params.n_ubatch = *s.ubatch;
   // Logits for so many tokens of a step and no more: the compute buffer is planned for that.
-  if (const auto outputs = ExtraNumber(s, "outputs", 0, 1, 65536); outputs.ok() && *outputs > 0) {
-    params.n_outputs_max = std::max(*outputs, sequences);
-  }
+  if (const auto outputs = ExtraNumber(s, "outputs", 0, 1, 65536); outputs.ok())
+    params.n_outputs_max = *outputs;
   params.n_threads = static_cast<int32_t>(*s.threads);
   params.n_threads_batch = static_cast<int32_t>(*s.threads_batch);
   params.type_k = TypeByName(s.kv_type_k);

@@ -15,8 +15,8 @@ constexpr uint32_t kDefaultContext = 4096;
 constexpr Bytes kDefaultHostCache = 256 * kMiB;
 
 const std::set<std::string, std::less<>>& KnownExtras() {
-  static const std::set<std::string, std::less<>> known = {"outputs", "prefill_chunk", "prefix_sequences",
-                                                           "share_prefixes"};
+  static const std::set<std::string, std::less<>> known = {"ngram_draft", "outputs", "prefill_chunk",
+                                                           "prefix_sequences", "share_prefixes"};
   return known;
 }
 
@@ -117,10 +117,16 @@ absl::StatusOr<EngineSettings> CompleteSettings(const EngineSettings& asked, con
   for (const auto& [key, fallback, low, high] :
        {std::tuple{"prefill_chunk", 512u, 1u, *s.batch},
         std::tuple{"prefix_sequences", 0u, 0u, kMaxSequences - *s.sessions},
-        std::tuple{"share_prefixes", 1u, 0u, 1u}}) {
+        std::tuple{"share_prefixes", 1u, 0u, 1u}, std::tuple{"ngram_draft", 0u, 0u, 64u}}) {
     RUMBO_ASSIGN_OR_RETURN(const uint32_t value, ExtraNumber(s, key, fallback, low, high));
     s.extra[key] = std::to_string(value);
   }
+  // Logits for one token of each sequence and for one answer's guesses: the compute buffer grows with it.
+  RUMBO_ASSIGN_OR_RETURN(const uint32_t guesses, ExtraNumber(s, "ngram_draft", 0, 0, 64));
+  RUMBO_ASSIGN_OR_RETURN(const uint32_t prefixes, ExtraNumber(s, "prefix_sequences", 0, 0, kMaxSequences));
+  const uint32_t least = std::min(*s.sessions + prefixes + guesses, *s.batch);
+  RUMBO_ASSIGN_OR_RETURN(const uint32_t outputs, ExtraNumber(s, "outputs", least, 1, 65536));
+  s.extra["outputs"] = std::to_string(std::max(outputs, least));
   return s;
 }
 

@@ -182,6 +182,8 @@ void ToProto(const EngineStats& s, engine::v1::GetStatsResponse* r) {
   r->set_prompt_tokens(s.prompt_tokens);
   r->set_cached_tokens(s.cached_tokens);
   r->set_generated_tokens(s.generated_tokens);
+  r->set_drafted_tokens(s.drafted_tokens);
+  r->set_accepted_tokens(s.accepted_tokens);
   r->set_step_ms(s.step_ms);
   r->set_prompt_tok_s(s.prompt_tok_s);
   r->set_decode_tok_s(s.decode_tok_s);

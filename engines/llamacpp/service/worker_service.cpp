@@ -92,6 +92,7 @@ absl::StatusOr<engine::v1::LoadedInfo> WorkerService::DoLoad(const engine::v1::L
   RUMBO_ASSIGN_OR_RETURN(options.prefill_chunk, ExtraNumber(s, "prefill_chunk", 512, 1, *s.batch));
   RUMBO_ASSIGN_OR_RETURN(const uint32_t share, ExtraNumber(s, "share_prefixes", 1, 0, 1));
   options.share_prefixes = share != 0;
+  RUMBO_ASSIGN_OR_RETURN(options.draft_tokens, ExtraNumber(s, "ngram_draft", 0, 0, 64));
   options.host_cache_bytes = *s.host_cache_bytes;
   loop_.Adopt(std::make_unique<Scheduler>(port_.get(), &clock_, options));
 

@@ -350,6 +350,26 @@ TEST_P(WorkerTest, ConversationComesBackFromHostMemory) {
   }
 }
 
+TEST_P(WorkerTest, GuessedTokensChangeNothing) {
+  if (!IsFirstPack()) GTEST_SKIP() << "run with the first pack only";
+  if (!fs::exists(Model("gemma.gguf"))) GTEST_SKIP() << "no model: run ./dev setup";
+  const std::string line =
+      "The river by the old mill was calm and the miller counted his sacks of flour before noon.\n";
+  const std::string prompt = line + line + line + "The river by";
+  std::vector<CollectedAnswer> answers;
+  for (const char* guesses : {"0", "8"}) {
+    Spawn();
+    engine::v1::LoadRequest load = LoadOf("gemma.gguf", 1, 512);
+    (*load.mutable_settings()->mutable_extra())["ngram_draft"] = guesses;
+    const auto loaded = worker_->Load(load);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    answers.push_back(Ask(WithLogprobs(prompt)));
+  }
+  EXPECT_EQ(answers[0].finished.usage().drafted_tokens(), 0u);
+  EXPECT_GT(answers[1].finished.usage().accepted_tokens(), 6u);
+  EXPECT_EQ(PartWithoutATie({answers[0]}, {answers[1]}, kFourBitRounding), 0);
+}
+
 TEST_P(WorkerTest, SameSeedGivesTheSameAnswer) {
   Start("smollm2.gguf");
   if (IsSkipped()) return;

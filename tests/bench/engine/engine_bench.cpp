@@ -32,6 +32,7 @@ struct Options {
   int seed = 1;
   int long_words = 0;  // one more session with a prompt of so many words, starting late
   double temperature = 0;
+  bool copy = false;  // prompts say everything twice, for answers that say it again
 };
 
 std::string Text(std::mt19937* random, int words) {
@@ -87,7 +88,9 @@ void Round(WorkerProcess::Stub& stub, const Options& options, std::mt19937* rand
   const std::string shared = Text(&shared_random, options.shared_words);
   std::vector<std::string> prompts;
   for (int i = 0; i < options.sessions; ++i) {
-    prompts.push_back((shared.empty() ? "" : shared + " ") + Text(random, options.prompt_words));
+    std::string own = Text(random, options.prompt_words);
+    if (options.copy) own += "\n\n" + own + "\n\n" + own.substr(0, own.find(' '));
+    prompts.push_back((shared.empty() ? "" : shared + " ") + own);
   }
   std::vector<Timing> timings(prompts.size());
   Timing late;
@@ -215,6 +218,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", o.seed);
   app.add_option("--long-words", o.long_words, "One more session with so long a prompt, half a second later");
   app.add_option("--temperature", o.temperature);
+  app.add_flag("--copy", o.copy, "Prompts that say everything twice, for answers that say it again");
   CLI11_PARSE(app, argc, argv);
   return rumbo::Main(o);
 }

@@ -33,6 +33,11 @@ class FakePort final : public ModelPort {
     return static_cast<TokenId>(1 + hash % (kVocabulary - 1));
   }
 
+  // Says the numbers 1 to 50 over and over, but at every seventieth token as Next would.
+  static TokenId NextRepeating(const std::vector<TokenId>& history) {
+    return history.size() % 70 == 0 ? Next(history) : static_cast<TokenId>(1 + history.size() % 50);
+  }
+
   const PortTraits& traits() const override { return traits_; }
 
   DecodeResult Decode(std::span<const BatchToken> batch) override {
@@ -70,7 +75,8 @@ class FakePort final : public ModelPort {
   float* Logits(size_t batch_index) override {
     RUMBO_CHECK(!outputs_[batch_index].empty());
     logits_.assign(kVocabulary, 0.0f);
-    logits_[static_cast<size_t>(Next(outputs_[batch_index]))] = 10.0f;
+    const auto& history = outputs_[batch_index];
+    logits_[static_cast<size_t>(repeats ? NextRepeating(history) : Next(history))] = 10.0f;
     return logits_.data();
   }
 
@@ -147,6 +153,7 @@ class FakePort final : public ModelPort {
   uint64_t tokens_computed = 0;
   uint32_t slack = 0;  // tokens a window keeps beyond its size
   bool fail_next = false;
+  bool repeats = false;
   std::vector<size_t> batch_sizes;
 
  private:
