@@ -242,7 +242,7 @@ bool Connection::FeedSome(std::string_view& input) {
     Dispatch();
     return true;
   }
-  return used > 0 || !input.empty();
+  return used > 0;  // a parser that takes nothing wants more
 }
 
 // Judges the head before the body is read. False: refused and answered.
@@ -557,7 +557,8 @@ void Connection::Close() {
 
 void Connection::OnTick(std::chrono::steady_clock::time_point now) {
   if (closed_) return;
-  if (half_closed_) {
+  // Where no read would tell that the client has gone, the kernel is asked.
+  if (half_closed_ || (busy_ && !watching_ && !lingering_)) {
     const auto peer = context_.peers.Find(peer_, ours_);
     if (!peer || !peer->held) return Close();
   }

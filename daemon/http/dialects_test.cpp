@@ -479,6 +479,18 @@ TEST(OpenAiAnswerTest, ToolCallsAndReasoningStream) {
   EXPECT_EQ(events[events.size() - 2].data.at("choices").at(0).at("finish_reason"), "tool_calls");
 }
 
+TEST(OpenAiAnswerTest, ReasoningTokensAreCounted) {
+  OpenAiAnswerOptions options;
+  const auto encoder = NewOpenAiEncoder(options);
+  std::string out;
+  ChunkEvent thought{.reasoning = "hm", .tokens = 3};
+  ChunkEvent text{.text = "ok", .tokens = 2};
+  encoder->Chunk(thought, out);
+  encoder->Chunk(text, out);
+  encoder->Finished({}, out);
+  EXPECT_EQ(boost::json::parse(out).at("usage").at("completion_tokens_details").at("reasoning_tokens"), 3);
+}
+
 TEST(OpenAiAnswerTest, LogprobsKeepRawBytes) {
   for (const bool chat : {true, false}) {
     for (const bool stream : {true, false}) {

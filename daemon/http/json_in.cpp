@@ -160,6 +160,16 @@ std::optional<int64_t> AsInt(const json::value& value, int64_t low, int64_t high
   return number;
 }
 
+std::string OneLineJson(std::string_view text) {
+  // Inside strings line breaks are escaped, so every raw one is white space.
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    if (c != '\n' && c != '\r') out += c;
+  }
+  return out;
+}
+
 RawJson::RawJson(std::string_view text) : text_(text) {
   const size_t begin = SkipSpace(0);
   text_.remove_prefix(begin);

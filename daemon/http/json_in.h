@@ -58,6 +58,9 @@ class Fields {
 std::optional<int64_t> AsInt(const json::value& value, int64_t low, int64_t high);
 std::optional<double> AsNumber(const json::value& value);  // finite
 
+// The same JSON without line breaks between its tokens, for formats where a line is a record. Valid JSON in.
+std::string OneLineJson(std::string_view text);
+
 // The bytes of a value inside valid JSON text, as the client wrote them: what must reach an engine unchanged
 // (schemas, tool parameters) is cut out of the text rather than written anew. Views into the text.
 class RawJson {

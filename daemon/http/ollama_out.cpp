@@ -1,11 +1,11 @@
 #include "daemon/http/ollama_out.h"
 
-#include <boost/json.hpp>
 #include <chrono>
 #include <ctime>
 
 #include "daemon/http/errors.h"
 #include "daemon/http/gathered.h"
+#include "daemon/http/json_in.h"
 #include "daemon/http/json_out.h"
 
 namespace rumbo {
@@ -20,13 +20,6 @@ void AppendStats(JsonWriter& w, const FinishedEvent& f) {
   w.Key("total_duration").Int(ns(f.total_ms)).Key("load_duration").Int(ns(f.queue_ms));
   w.Key("prompt_eval_count").Uint(f.prompt_tokens).Key("prompt_eval_duration").Int(ns(f.prompt_ms));
   w.Key("eval_count").Uint(f.completion_tokens).Key("eval_duration").Int(ns(f.decode_ms));
-}
-
-// One line: arguments are written anew where they contain line breaks, which would end the record.
-std::string OneLine(const std::string& arguments_json) {
-  const std::string object = ObjectOrEmpty(arguments_json);
-  if (object.find('\n') == std::string::npos && object.find('\r') == std::string::npos) return object;
-  return boost::json::serialize(boost::json::parse(object));
 }
 
 class OllamaEncoder final : public AnswerEncoder {
@@ -110,7 +103,7 @@ class OllamaEncoder final : public AnswerEncoder {
         w.Open('{');
         if (!call.id.empty()) w.Key("id").String(call.id);
         w.Key("function").Open('{').Key("name").String(call.name);
-        w.Key("arguments").Raw(OneLine(call.arguments_json)).Close('}').Close('}');
+        w.Key("arguments").Raw(OneLineJson(ObjectOrEmpty(call.arguments_json))).Close('}').Close('}');
       }
       w.Close(']');
     }

@@ -3,7 +3,9 @@
 #include "base/status.h"
 #include "daemon/http/handlers.h"
 #include "daemon/http/inference.h"
+#include "daemon/http/json_in.h"
 #include "daemon/http/json_out.h"
+#include "daemon/http/ollama_out.h"
 #include "daemon/http/openai_in.h"
 #include "daemon/http/openai_out.h"
 #include "daemon/http/responses_in.h"
@@ -21,6 +23,13 @@ void AppendModel(JsonWriter& w, const StoredModel& model) {
   }
   w.Open('{').Key("id").String(model.name).Key("object").String("model").Key("created").Int(created);
   w.Key("owned_by").String("rumbo");
+  // What Anthropic's clients read of the same route.
+  w.Key("type")
+      .String("model")
+      .Key("display_name")
+      .String(model.name)
+      .Key("created_at")
+      .String(Rfc3339(created));
   if (context > 0) w.Key("context_length").Uint(context);
   w.Close('}');
 }
@@ -45,7 +54,10 @@ void HandleModels(Api& api, ExchangePtr exchange) {
     JsonWriter w(reply.body);
     w.Open('{').Key("object").String("list").Key("data").Open('[');
     for (const auto& model : *models) AppendModel(w, model);
-    w.Close(']').Close('}');
+    w.Close(']').Key("has_more").Bool(false);
+    if (!models->empty())
+      w.Key("first_id").String(models->front().name).Key("last_id").String(models->back().name);
+    w.Close('}');
     exchange->Reply(std::move(reply));
   });
 }
@@ -77,6 +89,11 @@ void HandleResponses(Api& api, ExchangePtr exchange) {
   options.stream = decoded->stream;
   options.model = decoded->model;
   options.created_unix_s = UnixSeconds();
+  const ChatInput& chat = decoded->generate.input.chat;
+  if (!chat.tools.empty())
+    options.tools_json = OneLineJson(RawJson(exchange->request().body).Member("tools").text());
+  if (!chat.tool_choice.empty()) options.tool_choice = chat.tool_choice;
+  options.parallel_tool_calls = chat.tools.empty() || chat.parallel_tool_calls;
   RunDecoded(std::move(exchange), *std::move(decoded), NewResponsesEncoder(std::move(options)));
 }
 

@@ -127,6 +127,7 @@ class OpenAiStream final : public OpenAiBase {
       out += tail_;
       return;
     }
+    reasoning_tokens_ += ReasoningTokens(chunk);
     out += envelope_;
     options_.chat ? AppendDelta(chunk, out) : AppendText(chunk, out);
     out += R"(,"logprobs":)";
@@ -146,7 +147,7 @@ class OpenAiStream final : public OpenAiBase {
     if (options_.include_usage) {
       out += envelope_;
       out += R"(],"usage":)";
-      AppendOpenAiUsage(out, finished);
+      AppendOpenAiUsage(out, finished, reasoning_tokens_);
       out += R"(,"timings":)";
       AppendTimings(out, finished);
       out += "}\n\n";
@@ -191,6 +192,7 @@ class OpenAiStream final : public OpenAiBase {
   std::string tail_;      // after it
   std::string end_;       // after the choice
   size_t text_offset_ = 0;
+  uint32_t reasoning_tokens_ = 0;
 };
 
 class OpenAiWhole final : public OpenAiBase {
@@ -211,7 +213,7 @@ class OpenAiWhole final : public OpenAiBase {
     AppendLogprobs(out, answer_.logprobs, options_.chat, 0);
     w.Appended().Key("finish_reason").String(OpenAiFinishReason(finished.reason)).Close('}');
     out += R"(],"usage":)";
-    AppendOpenAiUsage(out, finished);
+    AppendOpenAiUsage(out, finished, answer_.reasoning_tokens);
     out += R"(,"timings":)";
     AppendTimings(out, finished);
     out += '}';
@@ -256,9 +258,9 @@ void AppendLogprobContent(std::string& out, const std::vector<TokenLogprob>& log
   w.Close(']');
 }
 
-void AppendOpenAiUsage(std::string& out, const FinishedEvent& f) {
-  JsonWriter(out)
-      .Open('{')
+void AppendOpenAiUsage(std::string& out, const FinishedEvent& f, uint32_t reasoning_tokens) {
+  JsonWriter w(out);
+  w.Open('{')
       .Key("prompt_tokens")
       .Uint(f.prompt_tokens)
       .Key("completion_tokens")
@@ -269,8 +271,11 @@ void AppendOpenAiUsage(std::string& out, const FinishedEvent& f) {
       .Open('{')
       .Key("cached_tokens")
       .Uint(f.cached_tokens)
-      .Close('}')
       .Close('}');
+  if (reasoning_tokens > 0) {
+    w.Key("completion_tokens_details").Open('{').Key("reasoning_tokens").Uint(reasoning_tokens).Close('}');
+  }
+  w.Close('}');
 }
 
 const char* OpenAiFinishReason(std::string_view reason) {

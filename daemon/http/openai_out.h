@@ -18,7 +18,7 @@ struct OpenAiAnswerOptions {
 std::unique_ptr<AnswerEncoder> NewOpenAiEncoder(OpenAiAnswerOptions options);
 
 // {"prompt_tokens":..,"completion_tokens":..,"total_tokens":..,"prompt_tokens_details":{..}}
-void AppendOpenAiUsage(std::string& out, const FinishedEvent& finished);
+void AppendOpenAiUsage(std::string& out, const FinishedEvent& finished, uint32_t reasoning_tokens);
 // "stop", "length", "tool_calls"
 const char* OpenAiFinishReason(std::string_view reason);
 // What follows "req-" in a request id.

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "daemon/http/errors.h"
+#include "daemon/http/gathered.h"
 #include "daemon/http/json_out.h"
 #include "daemon/http/openai_out.h"
 
@@ -75,6 +76,7 @@ class ResponsesEncoder final : public AnswerEncoder {
   }
 
   void Chunk(ChunkEvent& chunk, std::string& out) override {
+    reasoning_tokens_ += ReasoningTokens(chunk);
     if (!chunk.reasoning.empty()) {
       Open(out, Item::Kind::kReasoning, nullptr);
       Delta(out, "response.reasoning_text.delta", chunk.reasoning, true);
@@ -240,8 +242,17 @@ class ResponsesEncoder final : public AnswerEncoder {
         w.Raw(text);
       }
     }
-    w.Close(']').Key("parallel_tool_calls").Bool(true).Key("previous_response_id").Null();
-    w.Key("tool_choice").String("auto").Key("tools").Open('[').Close(']').Key("store").Bool(false);
+    w.Close(']')
+        .Key("parallel_tool_calls")
+        .Bool(options_.parallel_tool_calls)
+        .Key("previous_response_id")
+        .Null();
+    w.Key("tool_choice")
+        .String(options_.tool_choice)
+        .Key("tools")
+        .Raw(options_.tools_json)
+        .Key("store")
+        .Bool(false);
     w.Key("metadata").Open('{').Close('}').Key("usage");
     if (finished == nullptr) {
       w.Null();
@@ -249,7 +260,7 @@ class ResponsesEncoder final : public AnswerEncoder {
       w.Open('{').Key("input_tokens").Uint(finished->prompt_tokens).Key("input_tokens_details").Open('{');
       w.Key("cached_tokens").Uint(finished->cached_tokens).Close('}');
       w.Key("output_tokens").Uint(finished->completion_tokens).Key("output_tokens_details").Open('{');
-      w.Key("reasoning_tokens").Uint(0).Close('}');
+      w.Key("reasoning_tokens").Uint(reasoning_tokens_).Close('}');
       w.Key("total_tokens")
           .Uint(static_cast<uint64_t>(finished->prompt_tokens) + finished->completion_tokens)
           .Close('}');
@@ -262,6 +273,7 @@ class ResponsesEncoder final : public AnswerEncoder {
   std::vector<Item> items_;
   bool open_ = false;
   uint64_t sequence_ = 0;
+  uint32_t reasoning_tokens_ = 0;
 };
 
 }  // namespace

@@ -11,6 +11,10 @@ struct ResponsesAnswerOptions {
   bool stream = false;
   std::string model;
   int64_t created_unix_s = 0;
+  // Said again in the answer, as the real service does.
+  std::string tools_json = "[]";
+  std::string tool_choice = "auto";
+  bool parallel_tool_calls = true;
 };
 
 std::unique_ptr<AnswerEncoder> NewResponsesEncoder(ResponsesAnswerOptions options);

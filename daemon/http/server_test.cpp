@@ -182,6 +182,10 @@ TEST_F(HttpServerTest, SpeaksResponses) {
   EXPECT_EQ(whole.at("status"), "incomplete");
   const auto stream = Post("/v1/responses", R"({"model":"fake","input":"hi","stream":true})");
   EXPECT_NE(stream.body.find("event: response.output_text.delta"), std::string::npos);
+  const auto tools = Post("/v1/responses",
+                          "{\"model\":\"fake\",\"input\":\"hi\",\"stream\":true,\"tools\":[\n{\"type\":"
+                          "\"function\",\r\n\"name\":\"f\"}]}");
+  EXPECT_NE(tools.body.find(R"("tools":[{"type":"function","name":"f"}])"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, UnknownModelIs404InOpenAiShape) {

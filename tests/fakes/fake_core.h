@@ -127,18 +127,18 @@ class FakeCore : public Core {
     return Error(absl::StatusCode::kCancelled, Reason::kCancelled, "cancelled");
   }
 
-  // Waits until `count` requests have ended, in whatever way; 10 s at most.
+  // Waits until `count` requests have ended, in whatever way; a minute at most.
   bool AwaitEnded(size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return ended_ >= count; });
+    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return ended_ >= count; });
   }
   bool AwaitBegun(size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return requests_.size() >= count; });
+    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return requests_.size() >= count; });
   }
   bool AwaitCancelled(size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return cancelled_ >= count; });
+    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return cancelled_ >= count; });
   }
 
   std::vector<InferenceRequest> requests() {
@@ -156,7 +156,7 @@ class FakeCore : public Core {
   // Waits until a sink has asked for a pause.
   bool AwaitPaused() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return pauses_ > 0; });
+    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return pauses_ > 0; });
   }
 
   // ---- Core ----

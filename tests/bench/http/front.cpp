@@ -119,6 +119,12 @@ double CpuUs() {
          usage.ru_stime.tv_usec;
 }
 
+long MaxRssKb() {
+  rusage usage;
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
 }  // namespace
 }  // namespace rumbo
 
@@ -139,9 +145,10 @@ int main(int argc, char** argv) {
     const double now = rumbo::CpuUs();
     const uint64_t tokens = core.tokens.exchange(0);
     const uint64_t answers = core.answers.exchange(0);
-    std::printf("{\"answers\":%llu,\"tokens\":%llu,\"cpu_us\":%.0f,\"cpu_us_per_token\":%.2f}\n",
-                static_cast<unsigned long long>(answers), static_cast<unsigned long long>(tokens),
-                now - before, tokens > 0 ? (now - before) / static_cast<double>(tokens) : 0.0);
+    std::printf(
+        "{\"answers\":%llu,\"tokens\":%llu,\"cpu_us\":%.0f,\"cpu_us_per_token\":%.2f,\"max_rss_kb\":%ld}\n",
+        static_cast<unsigned long long>(answers), static_cast<unsigned long long>(tokens), now - before,
+        tokens > 0 ? (now - before) / static_cast<double>(tokens) : 0.0, rumbo::MaxRssKb());
     std::fflush(stdout);
     before = now;
   }
