@@ -20,6 +20,13 @@ constexpr uint32_t kMinHold = 32;
 // prompts are read with: short prompts go first, long ones not never.
 constexpr double kAging = 0.5;
 
+// An answer of unknown length is taken to have so many tokens.
+constexpr uint32_t kTypicalAnswer = 128;
+
+// One of so many tokens of the running answers may come late: their 95th percentile stays that of steps
+// that are not stalled.
+constexpr uint32_t kLateOneIn = 22;
+
 // Steps that streams may have gaps between them before they are moved together.
 constexpr uint32_t kGapPatience = 8;
 
@@ -42,6 +49,7 @@ struct Scheduler::Run {
   uint32_t need = 0;           // prompt and answer together
   TokenId next = 0;            // kDecode: sampled, not computed yet
   uint32_t generated = 0;
+  uint32_t late = 0;  // tokens that came late because prompts were read between
   NgramDrafter drafter;
   DraftPolicy draft_policy;
   uint32_t drafted = 0;
@@ -204,8 +212,9 @@ bool Scheduler::Step() {
     decoding += run->phase == Phase::kDecode && !run->paused;
   }
   const std::vector<Run*> order = PrefillOrder();
-  const uint32_t allowed = model_.PrefillTokens(decoding);
+  const uint32_t allowed = model_.PrefillTokens(decoding, MayBeLate());
   uint32_t budget = allowed;
+  uint32_t read = 0;
 
   // A pool of cells for all takes everything in one pass over the weights; separate streams are computed one
   // by one, or the batch would be split where its sequences differ in length.
@@ -215,15 +224,21 @@ bool Scheduler::Step() {
   AddDecodes();
   if (!one_pass) computed |= ComputeBatch();
   for (Run* run : order) {
-    if (budget == 0) break;
+    // A few tokens more cost as much as many.
+    if (budget == 0 || (read > 0 && budget < StepModel::kFloor)) break;
     if (run->over) continue;
-    const uint32_t end = ChunkEnd(*run, budget);
-    budget -= end - Computed(*run);
+    const uint32_t begin = Computed(*run);
+    const uint32_t end = ChunkEnd(*run, budget, allowed / 4);
+    if (end == begin) continue;  // its last token comes with the answers' next
+    read += end - begin;
+    budget -= std::min(budget, end - begin);
     AddPrefill(run, end);
     if (!one_pass) computed |= ComputeBatch();
   }
   computed |= ComputeBatch();
-  if (computed) model_.Spend(decoding, allowed - budget);
+  if (model_.IsLong(decoding, read)) {
+    for (Run* run : Decoding()) ++run->late;
+  }
   Sweep();
   return computed;
 }
@@ -238,6 +253,18 @@ std::vector<Scheduler::Run*> Scheduler::Decoding() const {
   return decoding;
 }
 
+// Whether what was late so far leaves room for another long step. Over all running answers together: a burst
+// of prompts delays those more that began first.
+bool Scheduler::MayBeLate() const {
+  uint64_t late = 0;
+  uint64_t tokens = 0;
+  for (const Run* run : Decoding()) {
+    late += run->late + 1;
+    tokens += std::min(run->job.max_tokens, std::max(run->generated, kTypicalAnswer));
+  }
+  return late * kLateOneIn <= tokens;
+}
+
 // Separate streams are computed in one pass only where their ids follow each other; each gap costs another
 // pass over the weights. Moves the last stream into the first gap that is not in use, once gaps have stayed
 // for a while.
@@ -245,8 +272,9 @@ void Scheduler::CloseGaps() {
   const std::vector<Run*> decoding = Decoding();
   SequenceId gap = -1;
   for (size_t i = 1; i < decoding.size() && gap < 0; ++i) {
-    const SequenceId next = decoding[i - 1]->sequence + 1;
-    if (next != decoding[i]->sequence && !slots_.IsLive(next)) gap = next;
+    for (SequenceId next = decoding[i - 1]->sequence + 1; next < decoding[i]->sequence && gap < 0; ++next) {
+      if (!slots_.IsLive(next)) gap = next;
+    }
   }
   gap_steps_ = gap < 0 ? 0 : gap_steps_ + 1;
   if (gap_steps_ < kGapPatience) return;
@@ -254,13 +282,33 @@ void Scheduler::CloseGaps() {
   gap_steps_ = kGapPatience - 1;  // the next gap follows in the next step
 }
 
+// Prompts whose streams lie between those of running answers, by sequence: each adds one token to the
+// answers' pass, so that it stays one.
+std::vector<Scheduler::Run*> Scheduler::Fillers(const std::vector<Run*>& decoding) const {
+  std::vector<Run*> fillers;
+  if (port_->traits().unified || decoding.size() < 2) return fillers;
+  for (const auto& run : running_) {
+    if (run->over || run->phase != Phase::kPrefill) continue;
+    if (run->sequence < decoding.front()->sequence || run->sequence > decoding.back()->sequence) continue;
+    if (Computed(*run) + 1 < run->job.prompt.size()) fillers.push_back(run.get());
+  }
+  std::sort(fillers.begin(), fillers.end(),
+            [](const Run* a, const Run* b) { return a->sequence < b->sequence; });
+  return fillers;
+}
+
 void Scheduler::AddDecodes() {
   const std::vector<Run*> decoding = Decoding();
+  const std::vector<Run*> fillers = Fillers(decoding);
+  auto filler = fillers.begin();
   const PortTraits& traits = port_->traits();
   uint32_t spare = std::min(traits.outputs, traits.batch);
   spare -=
       std::min(spare, static_cast<uint32_t>(running_.size()));  // one output for each, also at a prompt's end
   for (Run* run : decoding) {
+    for (; filler != fillers.end() && (*filler)->sequence < run->sequence; ++filler) {
+      if (batch_.size() + decoding.size() < traits.batch) AddPrefill(*filler, Computed(**filler) + 1);
+    }
     if (batch_.size() >= traits.batch) break;
     const std::vector<TokenId> guesses = Guess(run, static_cast<uint32_t>(decoding.size()), spare);
     spare -= static_cast<uint32_t>(guesses.size());
@@ -332,13 +380,14 @@ std::vector<Scheduler::Run*> Scheduler::PrefillOrder() {
   return order;
 }
 
-// Where the next chunk of a prompt ends: at most `budget` tokens on, and at the points other requests wait
-// for.
-uint32_t Scheduler::ChunkEnd(const Run& run, uint32_t budget) const {
+// Where the next chunk of a prompt ends: at most `budget` tokens on, or `more` beyond that where it then is
+// complete, and at the points other requests wait for.
+uint32_t Scheduler::ChunkEnd(const Run& run, uint32_t budget, uint32_t more) const {
   const uint32_t begin = Computed(run);
-  const uint32_t room = std::min(budget, static_cast<uint32_t>(port_->traits().batch - batch_.size()));
+  const auto room = static_cast<uint32_t>(port_->traits().batch - batch_.size());
   const auto whole = static_cast<uint32_t>(run.job.prompt.size()) - (LastWithAnswers() ? 1 : 0);
-  uint32_t end = std::min(whole, begin + room);
+  uint32_t end = whole <= begin + budget + more ? whole : begin + budget;
+  end = std::min(end, begin + room);
   for (const auto& other : running_) {
     if (other->over || other->phase != Phase::kHeld || other->leader != run.job.id) continue;
     if (other->leader_length > begin) end = std::min(end, other->leader_length);
@@ -366,12 +415,12 @@ void Scheduler::Account(double ms) {
   uint32_t decodes = 0;
   uint32_t prompt_tokens = 0;
   for (const Part& part : parts_) (part.prefill ? prompt_tokens : decodes) += part.tokens;
-  if (prompt_tokens == 0) {
-    model_.AddDecode(decodes, ms);
+  stats_.prompt_tokens += prompt_tokens;
+  if (prompt_tokens == 0 || (!port_->traits().unified && decodes > 0)) {
+    model_.AddDecode(decodes + prompt_tokens, ms);
   } else {
     model_.AddPrefill(prompt_tokens, std::max(0.0, ms - model_.decode_ms(decodes)));
   }
-  stats_.prompt_tokens += prompt_tokens;
   constexpr double kBlend = 0.1;
   stats_.step_ms += (stats_.step_ms == 0 ? 1 : kBlend) * (ms - stats_.step_ms);
 }

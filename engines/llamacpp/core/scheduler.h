@@ -76,12 +76,14 @@ class Scheduler {
     bool prefill;  // else the first token is the answer's, the others are guesses
   };
   std::vector<Run*> Decoding() const;  // by sequence
+  bool MayBeLate() const;
   void CloseGaps();
+  std::vector<Run*> Fillers(const std::vector<Run*>& decoding) const;
   std::vector<TokenId> Guess(Run* run, uint32_t decoding, uint32_t spare);
   void AddDecodes();
   void AddPrefill(Run* run, uint32_t end);
   std::vector<Run*> PrefillOrder();
-  uint32_t ChunkEnd(const Run& run, uint32_t budget) const;
+  uint32_t ChunkEnd(const Run& run, uint32_t budget, uint32_t more) const;
   bool ComputeBatch();
   void Account(double ms);
   void OnTrouble(DecodeResult result);

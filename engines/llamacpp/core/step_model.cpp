@@ -50,14 +50,13 @@ uint32_t StepModel::TokensIn(double ms) const {
       std::clamp<double>(ms / prefill_ms_per_token_, std::min(kFloor, chunk_), chunk_));
 }
 
-uint32_t StepModel::PrefillTokens(uint32_t decoding) const {
+uint32_t StepModel::PrefillTokens(uint32_t decoding, bool may_be_long) const {
   if (decoding == 0) return chunk_;
-  return TokensIn(credit_ >= 1 ? kMaxStallMs : decode_ms(decoding));
+  return TokensIn(may_be_long ? std::max(kMaxStallMs, decode_ms(decoding)) : decode_ms(decoding));
 }
 
-void StepModel::Spend(uint32_t decoding, uint32_t prefill_tokens) {
-  credit_ = std::min(kMaxCredit, credit_ + kRefill);
-  if (decoding > 0 && prefill_tokens > TokensIn(decode_ms(decoding))) credit_ = std::max(0.0, credit_ - 1);
+bool StepModel::IsLong(uint32_t decoding, uint32_t prefill_tokens) const {
+  return decoding > 0 && prefill_tokens > TokensIn(decode_ms(decoding));
 }
 
 }  // namespace rumbo

@@ -17,14 +17,12 @@ class StepModel {
   void AddPrefill(uint32_t tokens, double ms);
 
   // Prompt tokens for the next step beside `decoding` running answers. The whole chunk where nobody is
-  // stalled. Else, while there is credit, what takes at most kMaxStallMs; without credit, what makes the step
-  // at most twice as long as decoding alone. Credit comes back with steps, so that a burst of prompts is read
-  // quickly while a stream of them delays few of a running answer's tokens: its 95th percentile stays that of
-  // quiet steps.
-  uint32_t PrefillTokens(uint32_t decoding) const;
+  // stalled. Else what makes the step at most twice as long as decoding alone or, where it `may_be_long`,
+  // what takes at most kMaxStallMs.
+  uint32_t PrefillTokens(uint32_t decoding, bool may_be_long) const;
 
-  // A step was made with so many prompt tokens beside so many running answers.
-  void Spend(uint32_t decoding, uint32_t prefill_tokens);
+  // So many prompt tokens make a step more than twice as long as decoding alone.
+  bool IsLong(uint32_t decoding, uint32_t prefill_tokens) const;
 
   double decode_ms(uint32_t tokens) const;  // 0 while unknown
   // The cost of one more token in a decoding step. While only one size was seen, a quarter of the step.
@@ -33,8 +31,6 @@ class StepModel {
 
   static constexpr uint32_t kFloor = 32;
   static constexpr double kMaxStallMs = 500;
-  static constexpr double kMaxCredit = 3;      // long steps in a row
-  static constexpr double kRefill = 1.0 / 40;  // long steps per step
 
  private:
   // Prompt tokens that take about `ms`.
@@ -44,7 +40,6 @@ class StepModel {
   // Weighted sums for decode ms = a + b * sequences.
   double w_ = 0, wx_ = 0, wy_ = 0, wxx_ = 0, wxy_ = 0;
   double prefill_ms_per_token_ = 0;
-  double credit_ = kMaxCredit;
 };
 
 }  // namespace rumbo

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <map>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -43,6 +43,8 @@ class FakePort final : public ModelPort {
   DecodeResult Decode(std::span<const BatchToken> batch) override {
     RUMBO_CHECK(batch.size() <= traits_.batch);
     ++decodes;
+    passes += Passes(batch);
+    if (on_decode) on_decode(batch);
     batch_sizes.push_back(batch.size());
     if (fail_next) {
       fail_next = false;
@@ -147,6 +149,7 @@ class FakePort final : public ModelPort {
   std::string Piece(TokenId token, bool) const override { return " " + std::to_string(token); }
 
   int decodes = 0;
+  int passes = 0;  // over the weights, with separate streams
   int copies = 0;
   int saves = 0;
   int restores = 0;
@@ -155,8 +158,23 @@ class FakePort final : public ModelPort {
   bool fail_next = false;
   bool repeats = false;
   std::vector<size_t> batch_sizes;
+  std::function<void(std::span<const BatchToken>)> on_decode;
 
  private:
+  // Separate streams share a pass where their ids follow each other and they have equally many tokens.
+  static int Passes(std::span<const BatchToken> batch) {
+    int passes = 0;
+    std::pair<SequenceId, size_t> last{-2, 0};
+    for (size_t i = 0; i < batch.size();) {
+      size_t end = i;
+      while (end < batch.size() && batch[end].sequence == batch[i].sequence) ++end;
+      if (batch[i].sequence != last.first + 1 || end - i != last.second) ++passes;
+      last = {batch[i].sequence, end - i};
+      i = end;
+    }
+    return passes;
+  }
+
   static constexpr size_t kDamaged = SIZE_MAX;
   static size_t Index(SequenceId sequence) { return static_cast<size_t>(sequence); }
 
