@@ -112,12 +112,12 @@ class Daemon:
 
 
 class LlamaServer:
-    def __init__(self, pack, model, slots, context, threads):
+    def __init__(self, pack, model, slots, context, threads, flags=""):
         self.port = free_port()
         env = {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_ARG")}
         self.process = subprocess.Popen(
             [pack / "bin/llama-server", "-m", model, "--port", str(self.port), "--host", "127.0.0.1", "-c", str(context),
-             "-np", str(slots), "-t", str(threads)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+             "-np", str(slots), "-t", str(threads), *flags.split()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
         for _ in range(600):
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1)
@@ -147,30 +147,85 @@ def row(name, ours, theirs, ratio, must, better):
 TABLE = "| what | Rumbo | against | ratio | must | holds |\n|---|---|---|---|---|---|"
 
 
-def compare(args, weights, sessions, prompt_words, shared_words, context, data):
+# What can make a difference to llama-server in some scene; the best is taken. Windowed models keep a prefix for
+# later prompts only with a full cache.
+PEER_FLAGS = ("", "--cache-ram 0", "--cache-ram 0 --kv-unified", "--cache-ram 0 --swa-full")
+
+
+def weights_file(args, name):
+    """A name in --models, a path, or NAME-bf16, made from NAME once."""
+    path = pathlib.Path(name) if pathlib.Path(name).exists() else args.models / f"{name}.gguf"
+    if not path.exists() and name.endswith("-bf16"):
+        subprocess.run([args.packs / "native/bin/llama-quantize", "--allow-requantize", args.models / f"{name[:-5]}.gguf",
+                        str(path) + ".part", "BF16"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.rename(str(path) + ".part", path)
+    return path
+
+
+def prompts_of(k, sessions, prompt_words, shared_words, same_prefix):
+    rng = random.Random(1000 + k)
+    shared = words(random.Random(7 if same_prefix else 70 + k), shared_words)
+    return [(shared + " " + words(rng, prompt_words)).strip() for _ in range(sessions)]
+
+
+def best_peer_flags(args, model, sessions, context, make_prompts):
+    """The fastest of PEER_FLAGS in one warm round each, unless --peer names flags."""
+    if args.peer is not None:
+        return args.peer
+    rates = {}
+    for flags in PEER_FLAGS:
+        server = LlamaServer(args.packs / "native", model, sessions, context, args.threads, flags)
+        try:
+            for k in (0, 1):
+                rates[flags] = asyncio.run(round_of(server.port, "m", make_prompts(k), args.predict))["agg"]
+        finally:
+            server.close()
+    return max(rates, key=rates.get)
+
+
+def compare(args, weights, sessions, prompt_words, shared_words, context, data, same_prefix=True):
     """Interleaved rounds of one scene; returns medians of both sides."""
-    model = args.models / f"{weights}.gguf" if not pathlib.Path(weights).exists() else pathlib.Path(weights)
+    model = weights_file(args, weights)
+
+    def make_prompts(k):
+        return prompts_of(k, sessions, prompt_words, shared_words, same_prefix)
+
+    flags = best_peer_flags(args, model, sessions, context, make_prompts)
     daemon = Daemon(args.bin)
-    server = LlamaServer(args.packs / "native", model, sessions, context, args.threads)
+    server = LlamaServer(args.packs / "native", model, sessions, context, args.threads, flags)
     try:
         daemon.cli("import", model, "--name", "m")
         daemon.cli("load", "m", "--context", context, "--sessions", sessions, "--threads", args.threads)
         sides = {"rumbo": (daemon.port, []), "llama-server": (server.port, [])}
-        shared = words(random.Random(7), shared_words)
         for k in range(args.rounds + 1):
-            rng = random.Random(1000 + k)
-            prompts = [(shared + " " + words(rng, prompt_words)).strip() for _ in range(sessions)]
             order = list(sides.items())
             for name, (port, results) in (order if k % 2 else reversed(order)):
-                result = asyncio.run(round_of(port, "m", prompts, args.predict))
+                result = asyncio.run(round_of(port, "m", make_prompts(k), args.predict))
                 if k > 0:  # the first warms both
                     results.append(result)
         medians = {name: {key: statistics.median(r[key] for r in results) for key in results[0]} for name, (_, results) in sides.items()}
-        data.append({"sessions": sessions, "shared": shared_words, "weights": weights, **{n: r for n, (_, r) in sides.items()}})
+        data.append({"sessions": sessions, "shared": shared_words, "weights": weights, "peer_flags": flags, **{n: r for n, (_, r) in sides.items()}})
+        medians["llama-server"]["flags"] = flags or "its defaults"
         return medians["rumbo"], medians["llama-server"]
     finally:
         daemon.close()
         server.close()
+
+
+def parity(args, weights):
+    """Both sides decode alike without a server: the library is the same."""
+    model = weights_file(args, weights)
+    raw, peer = [], []
+    for k in range(args.rounds):
+        out = subprocess.run([args.bin / "engines/llamacpp-native/rumbo-llama-raw", model, "96", str(args.threads), "4096", "--ignore-eos"],
+                             input=words(random.Random(k), 10) + "\n", capture_output=True, text=True, check=True)
+        raw.append(json.loads(out.stderr)["decode_tok_s"])
+        out = subprocess.run([args.packs / "native/bin/llama-bench", "-m", model, "-t", str(args.threads), "-p", "0", "-n", "96", "-r", "1", "-o", "json"],
+                             capture_output=True, text=True, check=True)
+        peer.append(json.loads(out.stdout)[0]["avg_ts"])
+    a, b = statistics.median(raw), statistics.median(peer)
+    print(f"| raw decode, {pathlib.Path(weights).stem}: our loop / llama-bench | {a:.1f} | {b:.1f} | {a / b:.3f} | 0.9 to 1.1 | "
+          f"{'yes' if 0.9 <= a / b <= 1.1 else '**no**'} |", flush=True)
 
 
 def bench_single(args, data):
@@ -248,17 +303,112 @@ def drop_caches():
 def bench_sessions(args, data, shared):
     print(TABLE)
     for weights in args.weights:
-        a, b = compare(args, weights, 16, 20 if shared else 100, 400 if shared else 0, 16384, data)
-        label = f"16 sessions, {'shared 400-word prefix' if shared else 'distinct prompts'}, {pathlib.Path(weights).stem}"
-        row(f"{label}: aggregate tokens/s", f"{a['agg']:.1f}", f"{b['agg']:.1f}", a["agg"] / b["agg"], 2.0 if shared else 0.97, ">=")
-        row(f"{label}: median TTFT ms", f"{a['ttft_p50']:.0f}", f"{b['ttft_p50']:.0f}", a["ttft_p50"] / b["ttft_p50"], 0.18 if shared else 0.85, "<=")
-        row(f"{label}: p95 TTFT ms", f"{a['ttft_p95']:.0f}", f"{b['ttft_p95']:.0f}", a["ttft_p95"] / b["ttft_p95"], 1.2, "<=")
-        row(f"{label}: p95 inter-token ms", f"{a['itl_p95']:.0f}", f"{b['itl_p95']:.0f}", a["itl_p95"] / b["itl_p95"], 1.2, "<=")
+        parity(args, weights)
+        # A prefix that is new in each round must be computed, once; one that was there before need not be.
+        scenes = (("shared prefix of 400 words", 20, 400, False), ("the same, known from before", 20, 400, True)) if shared else (("distinct prompts", 100, 0, False),)
+        for title, own, common, same in scenes:
+            if args.scene and args.scene not in title:
+                continue
+            a, b = compare(args, weights, 16, own, common, 16384, data, same)
+            label = f"16 sessions, {title}, {pathlib.Path(weights).stem}"
+            print(f"| llama-server's flags | | {b['flags']} | | | |")
+            counts = not same
+            row(f"{label}: aggregate tokens/s", f"{a['agg']:.1f}", f"{b['agg']:.1f}", a["agg"] / b["agg"], (2.0 if shared else 0.97) if counts else 1.0, ">=")
+            row(f"{label}: median TTFT ms", f"{a['ttft_p50']:.0f}", f"{b['ttft_p50']:.0f}", a["ttft_p50"] / b["ttft_p50"],
+                (0.18 if shared else 0.85) if counts else 1.0, "<=")
+            row(f"{label}: p95 TTFT ms", f"{a['ttft_p95']:.0f}", f"{b['ttft_p95']:.0f}", a["ttft_p95"] / b["ttft_p95"], 1.2, "<=")
+            row(f"{label}: p95 inter-token ms", f"{a['itl_p95']:.0f}", f"{b['itl_p95']:.0f}", a["itl_p95"] / b["itl_p95"], 1.2, "<=")
+
+
+def chat_request(port, messages, predict):
+    body = json.dumps({"model": "m", "messages": messages, "max_tokens": predict, "temperature": 0}).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", body, {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=120))
+
+
+async def all_turns(port, conversations, predict):
+    loop = asyncio.get_running_loop()
+    return await asyncio.gather(*[loop.run_in_executor(None, chat_request, port, c, predict) for c in conversations])
+
+
+def bench_chat(args, data):
+    """Eight conversations of ten turns on four slots: each turn half of them must leave the KV cache and come back."""
+    print(TABLE)
+    model = weights_file(args, "smollm2")
+    daemon = Daemon(args.bin)
+    try:
+        daemon.cli("import", model, "--name", "m")
+        daemon.cli("load", "m", "--context", 4 * 2048, "--sessions", 4, "--threads", args.threads)
+        rng = random.Random(5)
+        conversations = [[{"role": "system", "content": "You keep a list. " + words(rng, 60)}] for _ in range(8)]
+        before = [0] * 8
+        new = computed = 0
+        for turn in range(10):
+            for c in conversations:
+                c.append({"role": "user", "content": words(rng, 60)})
+            for i, answer in enumerate(asyncio.run(all_turns(daemon.port, conversations, 24))):
+                usage = answer["usage"]
+                if turn > 0:
+                    new += usage["prompt_tokens"] - before[i]
+                    computed += usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+                before[i] = usage["prompt_tokens"] + usage["completion_tokens"]
+                conversations[i].append({"role": "assistant", "content": answer["choices"][0]["message"]["content"]})
+            time.sleep(1)  # people read
+        row("8 conversations of 10 turns on 4 slots: prompt tokens computed / new", computed, new, computed / new, 1.05, "<=")
+        data.append({"computed": computed, "new": new})
+    finally:
+        daemon.close()
+
+
+async def chats_beside(port, k, long_words, predict):
+    """Eight short chats; half a second after their start one long prompt, if any. Gaps of the chats in ms, TTFT of the long prompt."""
+    chats = [asyncio.create_task(stream(port, "m", words(random.Random(100 * k + i), 40), predict)) for i in range(8)]
+    long_ttft = None
+    if long_words:
+        await asyncio.sleep(0.5)
+        start, times = await stream(port, "m", words(random.Random(7000 + k), long_words), 1)
+        long_ttft = (times[0] - start) * 1e3
+    answers = await asyncio.gather(*chats)
+    return sorted((b - a) * 1e3 for _, t in answers for a, b in zip(t, t[1:])), long_ttft
+
+
+def bench_long(args, data):
+    print(TABLE)
+    model = weights_file(args, args.weights[0])
+    context = 9 * 8192
+    daemon = Daemon(args.bin)
+    server = LlamaServer(args.packs / "native", model, 9, context, args.threads, args.peer or "")
+    try:
+        daemon.cli("import", model, "--name", "m")
+        daemon.cli("load", "m", "--context", context, "--sessions", 9, "--threads", args.threads)
+        sides = {"rumbo": daemon.port, "llama-server": server.port}
+        results = {name: {"alone": [], "beside": [], "largest": [], "long": []} for name in sides}
+        for k in range(args.rounds + 1):
+            for name, port in (list(sides.items()) if k % 2 else reversed(list(sides.items()))):
+                alone, _ = asyncio.run(chats_beside(port, 2 * k, 0, 128))
+                gaps, ttft = asyncio.run(chats_beside(port, 2 * k + 1, args.long_words, 128))
+                if k > 0:
+                    p95 = [g[int(.95 * (len(g) - 1))] for g in (alone, gaps)]
+                    for key, value in zip(("alone", "beside", "largest", "long"), (*p95, gaps[-1], ttft)):
+                        results[name][key].append(value)
+        for name, r in results.items():
+            m = {key: statistics.median(v) for key, v in r.items()}
+            if name == "rumbo":
+                row("8 short chats beside a prompt of 6,000 tokens: p95 inter-token ms, with / without", f"{m['beside']:.0f}", f"{m['alone']:.0f}", m["beside"] / m["alone"], 2.0, "<=")
+            else:
+                print(f"| llama-server: the same | {m['beside']:.0f} | {m['alone']:.0f} | {m['beside'] / m['alone']:.3f} | | |")
+            print(f"| {name}: largest gap ms; TTFT of the long prompt ms | {m['largest']:.0f} | {m['long']:.0f} | | | |", flush=True)
+        data.append(results)
+    finally:
+        daemon.close()
+        server.close()
 
 
 def bench_plot(args, data):
     print("| sessions | Rumbo tokens/s | llama-server tokens/s | Rumbo TTFT ms | llama-server TTFT ms |\n|---|---|---|---|---|")
     for n in (1, 2, 4, 8, 16, 32):
+        if args.scene and str(n) not in args.scene.split(","):
+            continue
         a, b = compare(args, args.weights[0], n, 100, 0, 1024 * n, data)
         print(f"| {n} | {a['agg']:.0f} | {b['agg']:.0f} | {a['ttft_p50']:.0f} | {b['ttft_p50']:.0f} |", flush=True)
 
@@ -304,6 +454,9 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--predict", type=int, default=64)
+    parser.add_argument("--peer", help="llama-server's flags; without this the best of some are taken")
+    parser.add_argument("--scene", help="only scenes whose title has this; for sessions-plot numbers, as 1,2,4")
+    parser.add_argument("--long-words", type=int, default=6000, help="of the long prompt; each is about one token")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     args.bin = args.bin.resolve()
@@ -313,6 +466,10 @@ def main():
         bench_single(args, data)
     elif args.name == "sessions-plot":
         bench_plot(args, data)
+    elif args.name == "sessions-chat":
+        bench_chat(args, data)
+    elif args.name == "long-and-short":
+        bench_long(args, data)
     elif args.name == "overhead":
         bench_overhead(args, data)
     else:

@@ -27,6 +27,11 @@ constexpr uint32_t kTypicalAnswer = 128;
 // that are not stalled.
 constexpr uint32_t kLateOneIn = 22;
 
+// Chunks of fewer tokens are read together with those of the streams beside, with so many more where a prompt
+// is then complete.
+constexpr uint32_t kShortChunk = 64;
+constexpr uint32_t kShortRest = 4;
+
 // Steps that streams may have gaps between them before they are moved together.
 constexpr uint32_t kGapPatience = 8;
 
@@ -49,7 +54,8 @@ struct Scheduler::Run {
   uint32_t need = 0;           // prompt and answer together
   TokenId next = 0;            // kDecode: sampled, not computed yet
   uint32_t generated = 0;
-  uint32_t late = 0;  // tokens that came late because prompts were read between
+  uint64_t read_in = 0;  // the last step that read of its prompt
+  uint32_t late = 0;     // tokens that came late because prompts were read between
   NgramDrafter drafter;
   DraftPolicy draft_policy;
   uint32_t drafted = 0;
@@ -69,7 +75,7 @@ Scheduler::Scheduler(ModelPort* port, const Clock* clock, SchedulerOptions optio
       clock_(clock),
       options_(options),
       slots_(port, options.host_cache_bytes),
-      model_(options.prefill_chunk) {
+      model_(options.prefill_chunk, !port->traits().unified) {
   RUMBO_CHECK(options_.sessions >= 1 && options_.sessions <= port->traits().sequences);
   RUMBO_CHECK(options_.prefill_chunk >= 1 && options_.prefill_chunk <= port->traits().batch);
 }
@@ -202,6 +208,7 @@ uint32_t Scheduler::Computed(const Run& run) const {
 // ---- One step ----
 
 bool Scheduler::Step() {
+  ++step_;
   Admit();
   ReleaseHeld();
   uint32_t decoding = 0;
@@ -212,9 +219,8 @@ bool Scheduler::Step() {
     decoding += run->phase == Phase::kDecode && !run->paused;
   }
   const std::vector<Run*> order = PrefillOrder();
-  const uint32_t allowed = model_.PrefillTokens(decoding, MayBeLate());
-  uint32_t budget = allowed;
-  uint32_t read = 0;
+  const uint32_t budget = order.empty() ? 0 : model_.PrefillTokens(decoding, MayBeLate());
+  const Clock::TimePoint begin = clock_->Now();
 
   // A pool of cells for all takes everything in one pass over the weights; separate streams are computed one
   // by one, or the batch would be split where its sequences differ in length.
@@ -223,24 +229,67 @@ bool Scheduler::Step() {
   if (!one_pass) CloseGaps();
   AddDecodes();
   if (!one_pass) computed |= ComputeBatch();
-  for (Run* run : order) {
-    // A few tokens more cost as much as many.
-    if (budget == 0 || (read > 0 && budget < StepModel::kFloor)) break;
-    if (run->over) continue;
-    const uint32_t begin = Computed(*run);
-    const uint32_t end = ChunkEnd(*run, budget, allowed / 4);
-    if (end == begin) continue;  // its last token comes with the answers' next
-    read += end - begin;
-    budget -= std::min(budget, end - begin);
-    AddPrefill(run, end);
-    if (!one_pass) computed |= ComputeBatch();
-  }
-  computed |= ComputeBatch();
-  if (model_.IsLong(decoding, read)) {
+  const uint32_t read = ReadPrompts(order, budget);
+  computed |= ComputeBatch() || read > 0;
+  if (read > 0 && model_.IsLong(decoding, Millis(begin, clock_->Now()))) {
     for (Run* run : Decoding()) ++run->late;
   }
   Sweep();
   return computed;
+}
+
+// Reads up to about `budget` tokens of prompts. Returns how many.
+uint32_t Scheduler::ReadPrompts(const std::vector<Run*>& order, uint32_t budget) {
+  const uint32_t more = budget / 4;
+  uint32_t read = 0;
+  for (Run* run : order) {
+    if (read >= budget) break;
+    const uint32_t left = budget - read;
+    if (read > 0 && left < StepModel::kFloor) break;  // a few tokens more cost as much as many
+    if (run->over || run->read_in == step_) continue;
+    const uint32_t begin = Computed(*run);
+    const uint32_t end = ChunkEnd(*run, left, more);
+    if (end == begin) continue;  // its last token comes with the answers' next
+    AddPrefill(run, end);
+    run->read_in = step_;
+    read += end - begin;
+    if (port_->traits().unified) continue;
+    if (end - begin < kShortChunk)
+      read += AddNeighbours(*run, order, end - begin, budget - std::min(budget, read));
+    ComputeBatch();
+  }
+  return read;
+}
+
+// Short chunks of streams that follow each other are read in one pass: adds those next to `first`, of about
+// `tokens` each, `budget` together. Returns how many tokens.
+uint32_t Scheduler::AddNeighbours(const Run& first, const std::vector<Run*>& order, uint32_t tokens,
+                                  uint32_t budget) {
+  uint32_t added = 0;
+  for (const int direction : {-1, 1}) {
+    for (SequenceId next = first.sequence + direction;; next += direction) {
+      const auto found = std::find_if(order.begin(), order.end(), [&](const Run* run) {
+        return run->sequence == next && !run->over && run->read_in != step_;
+      });
+      if (found == order.end()) break;
+      const uint32_t begin = Computed(**found);
+      const uint32_t end = ChunkEnd(**found, tokens, kShortRest);
+      if (end < begin + tokens || added + end - begin > budget) break;
+      AddPrefill(*found, end);
+      (*found)->read_in = step_;
+      added += end - begin;
+    }
+  }
+  std::sort(parts_.begin(), parts_.end(),
+            [](const Part& a, const Part& b) { return a.run->sequence < b.run->sequence; });
+  std::vector<BatchToken> sorted;
+  for (Part& part : parts_) {
+    const auto from = batch_.begin() + static_cast<ptrdiff_t>(part.first);
+    part.first = sorted.size();
+    sorted.insert(sorted.end(), from, from + part.tokens);
+  }
+  batch_.swap(sorted);
+  return added;
 }
 
 std::vector<Scheduler::Run*> Scheduler::Decoding() const {
@@ -260,7 +309,7 @@ bool Scheduler::MayBeLate() const {
   uint64_t tokens = 0;
   for (const Run* run : Decoding()) {
     late += run->late + 1;
-    tokens += std::min(run->job.max_tokens, std::max(run->generated, kTypicalAnswer));
+    tokens += std::max(kLateOneIn, std::min(run->job.max_tokens, std::max(run->generated, kTypicalAnswer)));
   }
   return late * kLateOneIn <= tokens;
 }

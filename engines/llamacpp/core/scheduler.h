@@ -83,6 +83,8 @@ class Scheduler {
   void AddDecodes();
   void AddPrefill(Run* run, uint32_t end);
   std::vector<Run*> PrefillOrder();
+  uint32_t ReadPrompts(const std::vector<Run*>& order, uint32_t budget);
+  uint32_t AddNeighbours(const Run& first, const std::vector<Run*>& order, uint32_t tokens, uint32_t budget);
   uint32_t ChunkEnd(const Run& run, uint32_t budget, uint32_t more) const;
   bool ComputeBatch();
   void Account(double ms);
@@ -112,6 +114,7 @@ class Scheduler {
   std::vector<BatchToken> batch_;
   std::vector<Part> parts_;
   EngineStats stats_;
+  uint64_t step_ = 0;
   uint32_t gap_steps_ = 0;  // steps in a row whose streams had gaps between them
 };
 

@@ -615,14 +615,26 @@ TEST(StepModelTest, StepsAreAtMostTwiceAsLongUnlessTheyMayBeLong) {
     model.AddDecode(8, 40);
     model.AddDecode(1, 12);
     model.AddPrefill(512, 400);
+    model.AddPrefill(32, 12 + 25);
   }
   EXPECT_NEAR(model.decode_ms(8), 40, 2);
   EXPECT_EQ(model.PrefillTokens(0, false), 512u);
   EXPECT_EQ(model.PrefillTokens(8, true), 512u);
-  EXPECT_NEAR(model.PrefillTokens(8, false), 51u, 3);  // 40 ms at 0.78 ms a token
-  EXPECT_FALSE(model.IsLong(8, model.PrefillTokens(8, false)));
-  EXPECT_TRUE(model.IsLong(8, 100));
-  EXPECT_FALSE(model.IsLong(0, 512));
+  EXPECT_NEAR(model.PrefillTokens(8, false), 28u, 4);  // 34 ms: a pass of 12 and 0.78 a token
+  EXPECT_FALSE(model.IsLong(8, 79));
+  EXPECT_TRUE(model.IsLong(8, 85));
+  EXPECT_FALSE(model.IsLong(0, 500));
+}
+
+// Beside one quick answer a few tokens of a prompt would cost a pass each.
+TEST(StepModelTest, FewTokensThatCostAPassWaitForALongStep) {
+  StepModel model(512);
+  for (int i = 0; i < 20; ++i) {
+    model.AddDecode(1, 12);
+    model.AddPrefill(512, 400);
+  }
+  EXPECT_EQ(model.PrefillTokens(1, false), 0u);
+  EXPECT_EQ(model.PrefillTokens(1, true), 512u);
 }
 
 TEST(StepModelTest, SlowModelsAreNotStalledLongerThanTheLimit) {
