@@ -15,6 +15,7 @@
 
 #include "base/os/files.h"
 #include "base/os/paths.h"
+#include "base/os/service_manager.h"
 #include "base/os/subprocess.h"
 #include "base/status.h"
 #include "daemon/core/calibration.h"
@@ -114,7 +115,47 @@ absl::StatusOr<HttpOptions> HttpOptionsOf(const DaemonOptions& options) {
   return http;
 }
 
-int Run(const DaemonOptions& options) {
+// Which doors the service manager opened for us: of each kind one at most; where they stand wins over the
+// options.
+absl::Status Adopt(std::vector<InheritedListener>& inherited, DaemonOptions& options, int* local, int* tcp) {
+  for (InheritedListener& listener : inherited) {
+    int* const slot = listener.local ? local : tcp;
+    if (*slot >= 0) {
+      return InvalidArgument(
+          "the service manager handed over two sockets of one kind: " + listener.name,
+          "The socket unit needs one for gRPC (a Unix path) and one for HTTP (ADDR:PORT).");
+    }
+    *slot = listener.fd.release();
+    (listener.local ? options.socket : options.http) = listener.name;
+  }
+  return absl::OkStatus();
+}
+
+// Waits for a signal that ends the daemon. Meanwhile the service manager hears that we live, as long as the
+// core answers: it gets a task each time, and the next sign is sent only once that has run.
+int WaitForTheEnd(const sigset_t& signals, const ServiceManager& manager, Executor* core) {
+  auto answered = std::make_shared<std::atomic<bool>>(true);
+  const auto period = manager.watchdog().value_or(std::chrono::microseconds(0)) / 3;
+  const timespec wait = {static_cast<time_t>(period.count() / 1'000'000),
+                         static_cast<long>(period.count() % 1'000'000 * 1000)};
+  for (;;) {
+    const int signal =
+        period.count() > 0 ? ::sigtimedwait(&signals, nullptr, &wait) : ::sigwaitinfo(&signals, nullptr);
+    if (signal > 0 && signal != SIGHUP && signal != SIGUSR1) return signal;
+    if (signal > 0 || period.count() == 0 || !answered->exchange(false)) continue;
+    manager.Alive();
+    core->Post([answered] { *answered = true; });
+  }
+}
+
+int Run(DaemonOptions options) {
+  // Both take variables out of the environment, so they come before the first thread and the first child.
+  const ServiceManager manager;
+  auto inherited = TakeInheritedListeners();
+  if (!inherited.ok()) return Fail(inherited.status());
+  int local_listener = -1, tcp_listener = -1;
+  if (const auto adopted = Adopt(*inherited, options, &local_listener, &tcp_listener); !adopted.ok())
+    return Fail(adopted);
   sigset_t signals;
   sigemptyset(&signals);
   for (const int s : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&signals, s);
@@ -182,6 +223,7 @@ int Run(const DaemonOptions& options) {
   if (options.http != "off") {
     absl::StatusOr<HttpOptions> http_options = HttpOptionsOf(options);
     if (!http_options.ok()) return Fail(http_options.status());
+    http_options->listener = tcp_listener;
     auto started = HttpServer::Start(*http_options, core.get());
     if (!started.ok()) return Fail(started.status());
     http = std::move(*started);
@@ -189,6 +231,8 @@ int Run(const DaemonOptions& options) {
   }
   RpcOptions rpc_options;
   rpc_options.socket = options.socket;
+  rpc_options.listener = local_listener;
+  rpc_options.any_user = options.socket_users == "all";
   rpc_options.version = RUMBO_VERSION;
   rpc_options.started_unix_s = wall.UnixSeconds();
   auto rpc = RpcServer::Start(rpc_options, core.get(), hooks);
@@ -198,10 +242,9 @@ int Run(const DaemonOptions& options) {
   spdlog::info("rumbod {} answers on {}{}", RUMBO_VERSION, options.socket,
                http ? " and http://" + http_address : "");
 
-  int signal = 0;
-  do {
-    ::sigwait(&signals, &signal);
-  } while (signal == SIGHUP || signal == SIGUSR1);
+  manager.Ready("answers on " + options.socket);
+  const int signal = WaitForTheEnd(signals, manager, executor.get());
+  manager.Stopping("draining");
   spdlog::info("signal {}: draining for up to {} s", signal, options.drain_s);
   std::atomic<bool> drained{false};
   core->Drain(seconds(options.drain_s), [&drained] {
@@ -226,5 +269,6 @@ int main(int argc, char** argv) {
   if (options->help) return std::fputs(rumbo::HelpText().c_str(), stdout), 0;
   if (options->version) return std::puts("rumbod " RUMBO_VERSION), 0;
   if (options->print_docs) return std::fputs(rumbo::OptionsMarkdown().c_str(), stdout), 0;
+  if (options->print_manual) return std::fputs(rumbo::OptionsManual(RUMBO_VERSION).c_str(), stdout), 0;
   return rumbo::Run(*options);
 }

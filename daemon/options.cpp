@@ -70,6 +70,11 @@ bool SetSecondPort(DaemonOptions& o, const std::string& v) {
           std::atoi(v.c_str()) <= 65535);
 }
 
+bool SetSocketUsers(DaemonOptions& o, const std::string& v) {
+  o.socket_users = v;
+  return v == "own" || v == "all";
+}
+
 bool SetLevel(DaemonOptions& o, const std::string& v) {
   o.log_level = v;
   return v == "error" || v == "warning" || v == "info" || v == "debug";
@@ -83,6 +88,10 @@ const std::vector<Row>& Rows() {
       {{"socket", "RUMBO_SOCKET", "PATH", "$XDG_RUNTIME_DIR/rumbo/rumbo.sock",
         "Unix socket for gRPC, mode 0600."},
        Path(&DaemonOptions::socket)},
+      {{"socket-users", "RUMBO_SOCKET_USERS", "own|all", "own",
+        "Who may use the socket: our own user and root, or, as a service for many users, all whom its mode "
+        "lets in."},
+       SetSocketUsers},
       {{"http", "RUMBO_HTTP", "ADDR:PORT|off", "127.0.0.1:11711",
         "Loopback address of the HTTP APIs, or off."},
        Text(&DaemonOptions::http)},
@@ -200,6 +209,7 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
   options.cache_dir = DefaultCacheDir();
   options.config = DefaultConfigFile();
   options.log_level = "info";
+  options.socket_users = "own";
 
   std::vector<std::pair<const Row*, std::string>> flags;
   bool config_named = std::getenv("RUMBO_CONFIG") != nullptr;
@@ -211,6 +221,8 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
       options.version = true;
     else if (arg == "--print-docs")
       options.print_docs = true;
+    else if (arg == "--print-manual")
+      options.print_manual = true;
     else if (arg.rfind("--", 0) != 0)
       return Unknown(arg, "command line");
     else {
@@ -228,7 +240,7 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
       }
     }
   }
-  if (options.help || options.version || options.print_docs) return options;
+  if (options.help || options.version || options.print_docs || options.print_manual) return options;
   RUMBO_RETURN_IF_ERROR(ReadFileInto(options, options.config, config_named));
   for (const Row& row : Rows()) {
     const char* value = row.row.environment[0] != '\0' ? std::getenv(row.row.environment) : nullptr;
@@ -253,6 +265,31 @@ std::string HelpText() {
       "variable\n"
       "(docs/configuration.md). The command line wins over the environment, that over the file.\n";
   return out;
+}
+
+std::string OptionsManual(const std::string& version) {
+  const auto roff = [](const std::string& text) {
+    std::string out;
+    for (const char c : text)
+      out += c == '-' ? std::string("\\-") : c == '\\' ? std::string("\\e") : std::string(1, c);
+    return !out.empty() && (out[0] == '.' || out[0] == '\'') ? "\\&" + out : out;
+  };
+  std::string out =
+      ".TH RUMBOD 8 \"\" \"rumbo " + version +
+      "\" \"System Administration\"\n.SH NAME\nrumbod \\- runs models for the apps of this machine\n"
+      ".SH SYNOPSIS\n.B rumbod\n[\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n"
+      "Answers gRPC on a Unix socket, and on loopback the HTTP APIs of OpenAI, Anthropic and Ollama. "
+      "Each option is also a key of the configuration file and an environment variable; the command "
+      "line wins over the environment, that over the file.\n.SH OPTIONS\n";
+  for (const Row& row : Rows()) {
+    out += ".TP\n.B " + roff(std::string("--") + row.row.name) + " \\fI" + roff(row.row.argument) + "\\fR\n" +
+           roff(row.row.help) + " Default: " + roff(row.row.default_text) +
+           ". Environment: " + roff(row.row.environment) + ".\n";
+  }
+  return out +
+         ".SH SIGNALS\nSIGTERM and SIGINT: takes no new work, lets answers end within the time of\n.B "
+         "\\-\\-drain\n"
+         "and exits.\n.SH SEE ALSO\n.BR rumbo (1)\n";
 }
 
 std::string OptionsMarkdown() {

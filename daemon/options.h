@@ -13,6 +13,7 @@ namespace rumbo {
 struct DaemonOptions {
   std::string config;
   std::string socket;
+  std::string socket_users;  // "own" or "all"
   std::string http;          // "ADDR:PORT" or "off"
   std::string http_second;   // "PORT" or "off"
   std::string http_hosts;    // "name:port,..."
@@ -30,6 +31,7 @@ struct DaemonOptions {
   bool help = false;
   bool version = false;
   bool print_docs = false;
+  bool print_manual = false;
 };
 
 struct OptionRow {
@@ -49,5 +51,7 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args);
 
 std::string HelpText();
 std::string OptionsMarkdown();
+// rumbod(8) in roff.
+std::string OptionsManual(const std::string& version);
 
 }  // namespace rumbo

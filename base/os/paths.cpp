@@ -56,6 +56,14 @@ std::string DefaultSocketPath() {
   return FallbackDir() + "/rumbo.sock";
 }
 
+std::string ClientSocketPath() {
+  const std::string own = DefaultSocketPath();
+  struct stat info;
+  if (!Env("RUMBO_SOCKET").empty() || ::stat(own.c_str(), &info) == 0) return own;
+  const char* system = "/run/rumbo/rumbo.sock";
+  return ::stat(system, &info) == 0 && S_ISSOCK(info.st_mode) && ::access(system, W_OK) == 0 ? system : own;
+}
+
 std::string DefaultStateDir() { return UserDir("RUMBO_STATE_DIR", "XDG_DATA_HOME", "/.local/share", ""); }
 std::string DefaultCacheDir() { return UserDir("RUMBO_CACHE_DIR", "XDG_CACHE_HOME", "/.cache", ""); }
 std::string DefaultConfigFile() {

@@ -12,6 +12,10 @@ namespace rumbo {
 // folder that belongs to the caller; else /tmp/rumbo-<uid>/rumbo.sock, whose folder has mode 0700.
 std::string DefaultSocketPath();
 
+// Where a client looks for a daemon: DefaultSocketPath(); but where nothing stands there, RUMBO_SOCKET does
+// not say otherwise and the machine has a system service, that one's socket, /run/rumbo/rumbo.sock.
+std::string ClientSocketPath();
+
 // $RUMBO_STATE_DIR; else $XDG_DATA_HOME/rumbo; else ~/.local/share/rumbo. Models, database, logs.
 std::string DefaultStateDir();
 

@@ -13,6 +13,8 @@ namespace rumbo {
 struct HttpOptions {
   std::string address = "127.0.0.1";  // loopback only; anything else is refused
   uint16_t port = 11711;              // 0: the system chooses (tests)
+  // A listening socket at `address`:`port` that the service manager opened; -1: we open one.
+  int listener = -1;
   // A second port with the same routes, for apps that know only Ollama's 11434. nullopt: none.
   std::optional<uint16_t> second_port;
 

@@ -59,7 +59,13 @@ class Server final : public HttpServer {
                    "the HTTP front listens on IPv4 loopback addresses only: it has no TLS yet",
                    "Use 127.0.0.1, and a TLS proxy or an SSH tunnel for other machines.");
     }
-    RUMBO_ASSIGN_OR_RETURN(port_, Bind(acceptor_, tcp::endpoint(address, context_.options.port)));
+    if (context_.options.listener >= 0) {
+      acceptor_.assign(tcp::v4(), context_.options.listener, error);
+      if (error) return ErrnoStatus(error.value(), "the inherited HTTP socket");
+      port_ = context_.options.port;
+    } else {
+      RUMBO_ASSIGN_OR_RETURN(port_, Bind(acceptor_, tcp::endpoint(address, context_.options.port)));
+    }
     std::vector<uint16_t> ports = {port_};
     if (context_.options.second_port) {
       RUMBO_ASSIGN_OR_RETURN(second_port_,

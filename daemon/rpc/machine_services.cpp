@@ -166,6 +166,13 @@ class AdminService final : public v1::AdminService::CallbackService {
   grpc::ServerUnaryReactor* Drain(CallbackServerContext* call, const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override {
     auto* reactor = call->DefaultReactor();
+    const uint32_t uid = context_.peers->Find(call->peer(), "").uid;
+    if (uid != ::geteuid() && uid != 0) {
+      reactor->Finish(ToGrpcStatus(Error(absl::StatusCode::kPermissionDenied, Reason::kPermissionDenied,
+                                         "only the daemon's own user and root may stop it",
+                                         "Ask the machine's owner: `systemctl stop rumbo`.")));
+      return reactor;
+    }
     context_.core->GetStatus(
         [this, reactor, response, limit = request->limit_ms()](absl::StatusOr<CoreStatus> status) {
           response->set_running_requests(status->running_requests);

@@ -75,7 +75,11 @@ class RpcServerOverGrpc final : public RpcServer {
   ~RpcServerOverGrpc() override { Stop(std::chrono::milliseconds(0)); }
 
   absl::Status Begin() {
-    RUMBO_ASSIGN_OR_RETURN(listener_, ListenLocal(options_.socket));
+    if (options_.listener >= 0) {
+      listener_.reset(options_.listener);
+    } else {
+      RUMBO_ASSIGN_OR_RETURN(listener_, ListenLocal(options_.socket));
+    }
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     services_.push_back(NewInferenceService(context_));
@@ -109,7 +113,7 @@ class RpcServerOverGrpc final : public RpcServer {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
     accepting_.join();
-    ::unlink(options_.socket.c_str());
+    if (options_.listener < 0) ::unlink(options_.socket.c_str());
     listener_.reset();
     server_->GetHealthCheckService()->Shutdown();
     server_->Shutdown(std::chrono::system_clock::now() + grace);
@@ -134,7 +138,7 @@ class RpcServerOverGrpc final : public RpcServer {
       ucred peer = {};
       socklen_t size = sizeof peer;
       if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
-      if (peer.uid != ::geteuid() && peer.uid != 0) {
+      if (!options_.any_user && peer.uid != ::geteuid() && peer.uid != 0) {
         spdlog::warn("refused a connection of uid {} (pid {})", peer.uid, peer.pid);
         continue;
       }

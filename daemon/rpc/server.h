@@ -12,7 +12,13 @@ namespace rumbo {
 
 struct RpcOptions {
   std::string socket;  // path of the Unix socket
-  std::string tcp;     // "127.0.0.1:PORT", or "" for none; only loopback
+  // A listening socket at `socket` that the service manager opened; its file then stays at the end. -1: we
+  // open one.
+  int listener = -1;
+  // False: connections of our own user and of root alone. True: of everybody whom the socket's mode lets in,
+  // as a system service has it (mode 0660, a group of its own).
+  bool any_user = false;
+  std::string tcp;  // "127.0.0.1:PORT", or "" for none; only loopback
   std::string version;
   int64_t started_unix_s = 0;
 };
@@ -26,7 +32,7 @@ struct RpcHooks {
 
 // The gRPC front door: all services of rumbo.v1, health with Watch, reflection. It accepts connections
 // itself, on a Unix socket of mode 0600, and hands a connection to gRPC only after SO_PEERCRED showed our own
-// user (or root).
+// user (or root), or whoever the socket's mode lets in (RpcOptions::any_user).
 //
 // Threading: one accepting thread ("rumbo-accept") beside gRPC's own; none per call or stream.
 // Ownership: borrows `core`, which outlives it.

@@ -2,6 +2,7 @@
 
 #include "sdk/cli/commands.h"
 #include "sdk/cli/options.h"
+#include "sdk/cli/shell_help.h"
 
 int main(int argc, char** argv) {
   using namespace rumbo::cli;
@@ -15,6 +16,13 @@ int main(int argc, char** argv) {
     return refused->exit_code;
   }
   const auto& options = std::get<Options>(parsed);
+  if (options.command == "manual") return Print(ManualPage(RUMBO_VERSION)), kExitOk;
+  if (options.command == "completions") {
+    const auto script = CompletionScript(options.subject);
+    if (!script)
+      return PrintError("no completions for " + options.subject, "It is bash, zsh or fish."), kExitUsage;
+    return Print(*script), kExitOk;
+  }
   const Session session{options};
   if (options.command == "run") return RunInference(session);
   if (options.command == "load" || options.command == "import" || options.command == "pull") {

@@ -4,6 +4,7 @@
 
 #include "base/nearest.h"
 #include "sdk/cli/screen.h"
+#include "sdk/cli/shell_help.h"
 
 namespace rumbo::cli {
 namespace {
@@ -42,6 +43,21 @@ class CommandLine {
     return options_;
   }
 
+  std::vector<CommandDescription> Describe() const {
+    std::vector<CommandDescription> out;
+    for (const CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; })) {
+      CommandDescription description{command->get_name(), command->get_description(), {}};
+      for (const CLI::Option* option : command->get_options()) {
+        const auto& names = option->get_lnames();
+        if (!names.empty() && names[0] == "help") continue;
+        description.options.push_back({names.empty() ? option->get_name() : "--" + names[0], names.empty(),
+                                       option->get_items_expected_max() > 0, option->get_description()});
+      }
+      out.push_back(std::move(description));
+    }
+    return out;
+  }
+
  private:
   CLI::App* Command(const char* name, const char* text) {
     CLI::App* command = app_.add_subcommand(name, text);
@@ -61,6 +77,8 @@ class CommandLine {
     Command("doctor", "What is wrong with this machine and the daemon, worst first");
     Command("status", "The daemon: version, load, engines");
     Command("ps", "Loaded models");
+    Subject(Command("completions", "A completion script for a shell"), "SHELL", "bash, zsh or fish");
+    Command("manual", "The manual page, in roff");
   }
 
   void AddModelCommands() {
@@ -182,5 +200,7 @@ class CommandLine {
 std::variant<Options, Refused> ParseCommandLine(int argc, const char* const* argv) {
   return CommandLine().Parse(argc, argv);
 }
+
+std::vector<CommandDescription> DescribeCommands() { return CommandLine().Describe(); }
 
 }  // namespace rumbo::cli

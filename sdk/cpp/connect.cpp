@@ -120,7 +120,7 @@ Result<Done> StartDaemon(const std::string& socket, bool must_be_ours, const Con
 }  // namespace
 
 Result<Client> Client::Connect(const ConnectOptions& options) {
-  const std::string socket = options.socket.empty() ? DefaultSocketPath() : AbsolutePath(options.socket);
+  const std::string socket = options.socket.empty() ? ClientSocketPath() : AbsolutePath(options.socket);
   // A place that we chose ourselves may lie in a shared folder; one that was named is trusted.
   const bool must_be_ours = options.socket.empty() && std::getenv("RUMBO_SOCKET") == nullptr;
   if (const auto probe = ProbeLocalSocket(socket, must_be_ours); !probe.ok()) {

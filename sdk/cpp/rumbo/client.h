@@ -21,7 +21,8 @@
 namespace rumbo::inline sdk {
 
 struct ConnectOptions {
-  // "": $RUMBO_SOCKET, else $XDG_RUNTIME_DIR/rumbo/rumbo.sock, else /tmp/rumbo-<uid>/rumbo.sock.
+  // "": $RUMBO_SOCKET, else $XDG_RUNTIME_DIR/rumbo/rumbo.sock, else /tmp/rumbo-<uid>/rumbo.sock; where
+  // nothing stands there, /run/rumbo/rumbo.sock, the system service's.
   std::string socket;
   // Starts a daemon where none runs, and waits until it answers.
   bool start_daemon = false;

@@ -14,18 +14,23 @@ from typing import Optional
 from .errors import DaemonUnreachable, InvalidArgument, PermissionDenied, RumboError
 
 _START = "Start the daemon with `rumbod`, or connect with start_daemon=True."
+_SYSTEM_SOCKET = "/run/rumbo/rumbo.sock"
 # Daemons that this process started; kept so that Python does not complain about children that live on.
 _started: list[subprocess.Popen[bytes]] = []
 
 
 def default_socket() -> str:
-    """$RUMBO_SOCKET; else $XDG_RUNTIME_DIR/rumbo/rumbo.sock where that folder is ours; else one in /tmp."""
+    """$RUMBO_SOCKET; else $XDG_RUNTIME_DIR/rumbo/rumbo.sock where that folder is ours; else one in /tmp. Where
+    nothing stands there, the system service's."""
     if path := os.environ.get("RUMBO_SOCKET"):
         return os.path.abspath(path)
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    own = f"/tmp/rumbo-{os.getuid()}/rumbo.sock"
     if runtime.startswith("/") and os.path.isdir(runtime) and os.stat(runtime).st_uid == os.getuid():
-        return f"{runtime}/rumbo/rumbo.sock"
-    return f"/tmp/rumbo-{os.getuid()}/rumbo.sock"
+        own = f"{runtime}/rumbo/rumbo.sock"
+    if not os.path.exists(own) and os.path.exists(_SYSTEM_SOCKET) and os.access(_SYSTEM_SOCKET, os.W_OK):
+        return _SYSTEM_SOCKET
+    return own
 
 
 def _state_dir() -> str:
