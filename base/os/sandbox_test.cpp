@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <seccomp.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <fstream>
 #include <functional>
+
+#include "base/os/subprocess.h"
 
 namespace rumbo {
 namespace {
@@ -126,6 +129,22 @@ TEST_F(SandboxTest, FilesOpenedBeforeStayReadable) {
                       }),
             0);
   ::close(fd);
+}
+
+// What systemd's RestrictNamespaces= does to us: clone3 is not there, clone with the same flags is.
+TEST(SubprocessUnderAFilterTest, ChildrenAreStartedWithoutClone3) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";  // a process of its own: the filter stays
+  EXPECT_EXIT(
+      {
+        scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+        seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+        if (seccomp_load(filter) != 0) ::_exit(2);
+        const auto result =
+            RunHelper({.argv = {"/bin/sh", "-c", "echo out"}, .env = CleanEnvironment(), .isolate = true},
+                      std::chrono::milliseconds(10000), 100);
+        ::_exit(result.ok() && result->out == "out\n" ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
