@@ -61,6 +61,7 @@ class Server final : public HttpServer {
     }
     if (context_.options.listener >= 0) {
       acceptor_.assign(tcp::v4(), context_.options.listener, error);
+      if (!error) acceptor_.non_blocking(true, error);  // the descriptor is; Asio must know it too
       if (error) return ErrnoStatus(error.value(), "the inherited HTTP socket");
       port_ = context_.options.port;
     } else {

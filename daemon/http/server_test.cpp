@@ -1,6 +1,7 @@
 #include "daemon/http/server.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -679,6 +680,29 @@ TEST_F(HttpTimeoutTest, SlowHeadAndBodyAreCutOff) {
   EXPECT_TRUE(silent.Eof());
   EXPECT_EQ(head.Read().status, 408);
   EXPECT_EQ(body.Read().status, 408);
+}
+
+// As a service manager hands it over. One caller after another: the door must not wait inside the first.
+TEST_F(HttpServerTest, AnswersOnAnInheritedSocket) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener, 16), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  HttpOptions options;
+  options.port = ntohs(address.sin_port);
+  options.listener = listener;
+  auto started = HttpServer::Start(options, &core_);
+  ASSERT_TRUE(started.ok()) << MessageOf(started.status());
+  EXPECT_EQ((*started)->port(), options.port);
+  for (int i = 0; i < 3; ++i) {
+    Client client(options.port);
+    client.Request("GET", "/health", "");
+    EXPECT_EQ(client.Read().status, 200);
+  }
 }
 
 }  // namespace

@@ -13,10 +13,12 @@ from .aio import AsyncClient, AsyncTextStream
 from .client import Client, TextStream
 from .errors import (AlreadyExists, Cancelled, DaemonUnreachable, DeadlineExceeded, InvalidArgument, NotFound,
                      PermissionDenied, Refused, ResourceExhausted, RumboError, Unavailable)
+from ._structured import WrongShape
 from .types import Contract, Message, PlanOverrides, Sampling, Tool, ToolCall, Workload
 
 __all__ = [
     "AlreadyExists", "AsyncClient", "AsyncTextStream", "Cancelled", "Client", "Contract", "DaemonUnreachable",
     "DeadlineExceeded", "InvalidArgument", "Message", "NotFound", "PermissionDenied", "PlanOverrides", "Refused",
     "ResourceExhausted", "RumboError", "Sampling", "TextStream", "Tool", "ToolCall", "Unavailable", "Workload",
+    "WrongShape",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Optional, TypeVar, Union
 import grpc
 
 from . import _calls, _connect, types
+from ._structured import schema_of
 from ._convert import from_wire
 from .errors import Cancelled, from_rpc
 
@@ -226,6 +227,17 @@ class AsyncClient:
              **options: Any) -> AsyncTextStream:
         """Answers a conversation, or one question given as text. `options` are fields of Sampling."""
         return self._text(_calls.chat(model, messages, tools, sampling, self._app, options), timeout)
+
+    async def chat_as(self, model: str, messages: Union[str, Sequence[_calls.Turn]], shape: Any, *,
+                      sampling: Optional[types.Sampling] = None, timeout: Optional[float] = None,
+                      **options: Any) -> Any:
+        """An answer of a given shape: a JSON Schema as a dict, or a type that pydantic understands.
+
+        The engine can write nothing else; the value is parsed and checked. Raises WrongShape where it was cut off.
+        """
+        schema, read = schema_of(shape)
+        return read(await self.chat(model, messages, sampling=sampling, timeout=timeout, json_schema=schema,
+                                    **options).answer())
 
     def generate(self, model: str, prompt: str, *, sampling: Optional[types.Sampling] = None,
                  timeout: Optional[float] = None, **options: Any) -> AsyncTextStream:

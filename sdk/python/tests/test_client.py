@@ -180,3 +180,22 @@ def test_the_docs_show_the_examples_as_they_are(name):
     root = pathlib.Path(__file__).parents[3]
     source = {"cpp": root / "sdk/cpp/examples/chat.cpp", "py": root / "sdk/python/examples/chat.py"}[name]
     assert source.read_text().strip() in (root / "docs/sdk.md").read_text()
+
+
+def test_answers_of_a_given_shape(client):
+    import json
+
+    from pydantic import BaseModel
+
+    class Person(BaseModel):
+        name: str
+        age: int
+
+    turn = json.dumps({"name": "Ana", "age": 3})
+    assert client.chat_as("echo", turn, Person) == Person(name="Ana", age=3)
+    assert client.chat_as("echo", "[1, 2]", list[int]) == [1, 2]
+    assert client.chat_as("echo", '{"a": 1}', {"type": "object"}) == {"a": 1}
+    for wrong in ("hello", "echo"):
+        with pytest.raises(rumbo.WrongShape) as caught:
+            client.chat_as(wrong, '{"name": 1}', Person)
+        assert caught.value.text in ("Hello, world", '{"name": 1}')
