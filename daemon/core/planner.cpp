@@ -78,19 +78,22 @@ class Planning {
   }
 
   bool Twins(const PlanOption& a, const PlanOption& b) const {
-    if (a.devices.size() != 1 || a.variant != b.variant || a.engine != b.engine || a.build != b.build || a.backend != b.backend) return false;
+    if (a.devices.size() != 1 || a.variant != b.variant || a.engine != b.engine || a.build != b.build ||
+        a.backend != b.backend)
+      return false;
     const Device& x = *a.devices[0];
     const Device& y = *b.devices[0];
-    if (x.kind == DeviceKind::kCpu || x.name != y.name || x.bandwidth_bytes_s.value != y.bandwidth_bytes_s.value ||
-        x.fp16_flops.value != y.fp16_flops.value || x.secondary != y.secondary || x.pools.size() != 1 || y.pools.size() != 1) {
+    if (x.kind == DeviceKind::kCpu || x.name != y.name ||
+        x.bandwidth_bytes_s.value != y.bandwidth_bytes_s.value || x.fp16_flops.value != y.fp16_flops.value ||
+        x.secondary != y.secondary || x.pools.size() != 1 || y.pools.size() != 1) {
       return false;
     }
     const auto free = [&](const Device& d) { return room_.FreeFor(d.pools[0], d.id, a.backend->name); };
     return free(x).has_value() && free(x) == free(y);
   }
 
-  // By the objective. Energy that is unknown for some cannot be compared: then the thriftier kind of device comes first,
-  // as the catalog ranks them.
+  // By the objective. Energy that is unknown for some cannot be compared: then the thriftier kind of device
+  // comes first, as the catalog ranks them.
   void Rank(std::vector<Tried>& fitting) {
     energy_by_kind_ = in_.workload.objective == "energy" &&
                       std::any_of(fitting.begin(), fitting.end(),

@@ -1,6 +1,8 @@
 # Sourced by the set-up scripts: where things go, and how they are fetched and checked.
 set -euo pipefail
-setup_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# A relative path, so that what is named after its content is the same in every clone.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+setup_dir=deploy/setup
 # Everything the build needs and the registries gave, shared by all clones of one user.
 deps=${RUMBO_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/rumbo-dev}
 mkdir -p "$deps/downloads" "$deps/packs" "$deps/models"
