@@ -51,6 +51,24 @@ TEST_F(ClientTest, StreamsByPulling) {
   EXPECT_DOUBLE_EQ(finished->timings.decode_tok_s, 123.4);
 }
 
+TEST_F(ClientTest, AnswersOfAGivenShape) {
+  struct Pair {
+    int64_t a = 0;
+    std::string b;
+  };
+  Client client = Connected();
+  const auto shape = Shape<Pair>().Field("a", &Pair::a).Field("b", &Pair::b);
+  ChatRequest ask = Ask("echo");
+  ask.messages = {User(R"({"a": 7, "b": "x"})")};
+  const auto pair = client.ChatAs(shape, ask);
+  ASSERT_TRUE(pair) << pair.error().message;
+  EXPECT_EQ(pair->a, 7);
+  EXPECT_EQ(pair->b, "x");
+  const auto wrong = client.ChatAs(shape, Ask("hello"));
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().reason_code, "WRONG_SHAPE");
+}
+
 TEST_F(ClientTest, StreamsByCallback) {
   Client client = Connected();
   int chunks = 0;

@@ -11,6 +11,7 @@
 
 #include "rumbo/error.h"
 #include "rumbo/inference.h"
+#include "rumbo/shape.h"
 #include "rumbo/types.h"
 
 // The way from an app to Rumbo:
@@ -139,6 +140,17 @@ class Client {
   // The same with a callback on the caller's thread, and the whole at the end.
   Result<Answer> Chat(const ChatRequest&, const OnChunk&, const CallOptions& = {}) const;
   Result<Answer> Generate(const GenerateRequest&, const OnChunk&, const CallOptions& = {}) const;
+
+  // An answer of a given shape (rumbo/shape.h): the engine can write nothing else; the answer is parsed and
+  // checked. Errors: also kDataLoss (WRONG_SHAPE) where it was cut off.
+  template <class T>
+  Result<T> ChatAs(const Shape<T>& shape, ChatRequest request, const CallOptions& options = {}) const {
+    request.sampling.json_schema = shape.JsonSchema();
+    const auto answer = Chat(
+        request, [](const Chunk&) {}, options);
+    if (!answer) return answer.error();
+    return shape.Parse(answer->text);
+  }
 
   Result<Embeddings> Embed(const EmbedRequest&, const CallOptions& = {}) const;
   Result<Ranking> Rerank(const RerankRequest&, const CallOptions& = {}) const;
