@@ -27,4 +27,4 @@ done
 cp -r "$here/test" "$here/examples" "$work/app/"
 cd "$work/app"
 export RUMBO_FAKE_RUMBOD=$build/tests/fake_rumbod
-exec node --preserve-symlinks --test --test-reporter=spec test/client.test.mjs
+exec node --preserve-symlinks --expose-gc --test --test-reporter=spec test/client.test.mjs

@@ -199,3 +199,42 @@ def test_answers_of_a_given_shape(client):
         with pytest.raises(rumbo.WrongShape) as caught:
             client.chat_as(wrong, '{"name": 1}', Person)
         assert caught.value.text in ("Hello, world", '{"name": 1}')
+
+
+def test_streams_leave_nothing_behind(client):
+    import gc
+    import tracemalloc
+
+    def round_():
+        for _ in range(100):
+            client.chat("hello", "x").answer()
+            for _chunk in client.chat("hello", "x"):
+                break  # a stream that is left early
+            with pytest.raises(rumbo.NotFound):
+                client.chat("nobody", "x").answer()
+        gc.collect()
+
+    tracemalloc.start()
+    try:
+        round_()
+        before = tracemalloc.get_traced_memory()[0]
+        round_()
+        round_()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 100_000, f"600 calls left {grown} bytes"
+
+
+def test_a_forked_process_connects_anew(daemon):
+    """gRPC's connections do not survive a fork: the child makes its own."""
+    import os
+
+    child = os.fork()
+    if child == 0:
+        try:
+            with rumbo.Client.connect(daemon.socket) as own:
+                os._exit(0 if own.chat("hello", "x").answer().text == "Hello, world" else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -3,7 +3,7 @@ import * as fs from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
-  AlreadyExists, Cancelled, Client, DaemonUnreachable, InvalidArgument, NotFound, Refused, ResourceExhausted, RumboError,
+  Cancelled, Client, DaemonUnreachable, InvalidArgument, NotFound, Refused, ResourceExhausted, RumboError,
   Unavailable, WrongShape, defaultSocket,
 } from 'rumbo';
 import { z } from 'zod';
@@ -133,10 +133,20 @@ test('the socket is looked for where the daemon puts it', () => {
   assert.match(defaultSocket({}), /^\/tmp\/rumbo-\d+\/rumbo\.sock$|^\/run\/rumbo\/rumbo\.sock$/);
 });
 
-test('cost: a token and a first call in a warmed process', bounded, (t) => withDaemon(async (client) => {
-  for (let i = 0; i < 50; ++i) await client.chat('hello', 'x').answer();
-  const begun = performance.now();
-  for (let i = 0; i < 200; ++i) await client.status();
-  t.diagnostic(`one unary call: ${((performance.now() - begun) / 200).toFixed(2)} ms`);
-  void AlreadyExists;
+test('streams leave nothing behind', { timeout: 60_000, skip: !globalThis.gc && 'needs --expose-gc' }, () => withDaemon(async (client) => {
+  async function round() {
+    for (let i = 0; i < 150; ++i) {
+      await client.chat('hello', 'x').answer();
+      for await (const _ of client.chat('hello', 'x')) break;
+      await client.chat('nobody', 'x').answer().catch(() => {});
+    }
+    globalThis.gc();
+    await delay(50);
+    globalThis.gc();
+    return process.memoryUsage().heapUsed;
+  }
+  await round();
+  const before = await round();
+  const grown = (await round()) - before;
+  assert(grown < 600_000, `450 calls left ${grown} bytes`);
 }));
