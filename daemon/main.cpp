@@ -1,6 +1,7 @@
 // rumbod: the one place that names concrete parts and puts them together.
 #include <fcntl.h>
 #include <signal.h>
+#include <spdlog/formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
@@ -20,6 +21,7 @@
 #include "base/status.h"
 #include "daemon/core/calibration.h"
 #include "daemon/core/core.h"
+#include "daemon/http/json_out.h"
 #include "daemon/http/server.h"
 #include "daemon/options.h"
 #include "daemon/rpc/server.h"
@@ -45,18 +47,51 @@ int Fail(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? 2 : 1;
 }
 
-void StartLog(const std::string& level) {
+// {"time":"...","level":"info","message":"..."}
+class JsonLines final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const auto ms = std::chrono::duration_cast<milliseconds>(message.time.time_since_epoch()).count();
+    const std::time_t second = ms / 1000;
+    tm parts;
+    char time[32];
+    std::strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", ::gmtime_r(&second, &parts));
+    const auto level = spdlog::level::to_string_view(message.level);
+    std::string line = fmt::format("{{\"time\":\"{}.{:03}Z\",\"level\":\"{}\",\"message\":", time, ms % 1000,
+                                   std::string_view(level.data(), level.size()));
+    json_out::AppendString(line, {message.payload.data(), message.payload.size()});
+    line += "}\n";
+    out.append(line.data(), line.data() + line.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonLines>(); }
+};
+
+void StartLog(const std::string& level, const std::string& format) {
   // One thread writes at a time; a pipe that nobody reads must not stop the daemon.
   auto logger = std::make_shared<spdlog::logger>("rumbod", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   spdlog::set_default_logger(logger);
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  format == "json" ? spdlog::set_formatter(std::make_unique<JsonLines>())
+                   : spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   spdlog::set_level(spdlog::level::from_str(level));
   spdlog::flush_on(spdlog::level::info);
+}
+
+// A folder in which others can put or swap files is no place for a socket, tokens or models. One with the
+// sticky bit, as /tmp, keeps each user's files from the others.
+absl::Status CheckFolder(const std::string& dir) {
+  struct stat info;
+  if (::stat(dir.c_str(), &info) != 0) return ErrnoStatus(errno, "look at " + dir);
+  const bool ours = info.st_uid == ::geteuid() || info.st_uid == 0;
+  if (ours && ((info.st_mode & 022) == 0 || (info.st_mode & S_ISVTX) != 0)) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, Reason::kPermissionDenied,
+               "the folder " + dir + (ours ? " can be written by others" : " belongs to somebody else"),
+               ours ? "Give it mode 0700." : "Remove it, or choose another folder.");
 }
 
 // Only one daemon may use a state folder; the lock goes with the process.
 absl::StatusOr<UniqueFd> LockStateDir(const std::string& dir) {
   RUMBO_RETURN_IF_ERROR(MakeDirectories(dir, 0700));
+  RUMBO_RETURN_IF_ERROR(CheckFolder(dir));
   const std::string path = dir + "/lock";
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return ErrnoStatus(errno, "open " + path);
@@ -78,17 +113,23 @@ void RaiseDescriptorLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-absl::StatusOr<HttpOptions> ParseHttp(const std::string& text) {
-  HttpOptions options;
+struct AddressAndPort {
+  std::string address;
+  uint16_t port = 0;
+};
+
+absl::StatusOr<AddressAndPort> ParseAddress(const std::string& option, const std::string& text) {
+  AddressAndPort out;
   const size_t colon = text.rfind(':');
   const int port = colon == std::string::npos ? -1 : std::atoi(text.c_str() + colon + 1);
   if (port < 0 || port > 65535 || text.find_first_not_of("0123456789", colon + 1) != std::string::npos ||
       colon + 1 == text.size()) {
-    return InvalidArgument("--http is \"" + text + "\"", "It is ADDR:PORT, as 127.0.0.1:11711, or off.");
+    return InvalidArgument("--" + option + " is \"" + text + "\"",
+                           "It is ADDR:PORT, as 127.0.0.1:11711, or off.");
   }
-  options.address = text.substr(0, colon);
-  options.port = static_cast<uint16_t>(port);
-  return options;
+  out.address = text.substr(0, colon);
+  out.port = static_cast<uint16_t>(port);
+  return out;
 }
 
 std::vector<std::string> SplitList(const std::string& text) {
@@ -102,7 +143,18 @@ std::vector<std::string> SplitList(const std::string& text) {
 }
 
 absl::StatusOr<HttpOptions> HttpOptionsOf(const DaemonOptions& options) {
-  RUMBO_ASSIGN_OR_RETURN(HttpOptions http, ParseHttp(options.http));
+  HttpOptions http;
+  RUMBO_ASSIGN_OR_RETURN(const AddressAndPort local, ParseAddress("http", options.http));
+  http.address = local.address;
+  http.port = local.port;
+  if (options.http_remote != "off") {
+    RUMBO_ASSIGN_OR_RETURN(const AddressAndPort remote, ParseAddress("http-remote", options.http_remote));
+    http.remote_address = remote.address;
+    http.remote_port = remote.port;
+  }
+  http.tls_certificate = options.http_tls_certificate;
+  http.tls_key = options.http_tls_key;
+  if (options.traces != "off") http.trace_collector = options.traces;
   http.version = RUMBO_VERSION;
   if (options.http_second != "off")
     http.second_port = static_cast<uint16_t>(std::atoi(options.http_second.c_str()));
@@ -163,12 +215,13 @@ int Run(DaemonOptions options) {
   ::signal(SIGPIPE, SIG_IGN);
   ::umask(0077);
   RaiseDescriptorLimit();
-  StartLog(options.log_level);
+  StartLog(options.log_level, options.log_format);
 
   absl::StatusOr<UniqueFd> lock = LockStateDir(options.state_dir);
   if (!lock.ok()) return Fail(lock.status());
   for (const std::string& dir : {options.cache_dir, ParentOf(options.socket)}) {
     if (const absl::Status made = MakeDirectories(dir, 0700); !made.ok()) return Fail(made);
+    if (const absl::Status safe = CheckFolder(dir); !safe.ok()) return Fail(safe);
   }
 
   const std::string bin = ExecutableDir();

@@ -75,6 +75,11 @@ bool SetSocketUsers(DaemonOptions& o, const std::string& v) {
   return v == "own" || v == "all";
 }
 
+bool SetFormat(DaemonOptions& o, const std::string& v) {
+  o.log_format = v;
+  return v == "text" || v == "json";
+}
+
 bool SetLevel(DaemonOptions& o, const std::string& v) {
   o.log_level = v;
   return v == "error" || v == "warning" || v == "info" || v == "debug";
@@ -104,6 +109,17 @@ const std::vector<Row>& Rows() {
       {{"http-origins", "RUMBO_HTTP_ORIGINS", "SCHEME://NAME:PORT,...", "none",
         "Web origins that may send requests, beside our own."},
        AnyText(&DaemonOptions::http_origins)},
+      {{"http-remote", "RUMBO_HTTP_REMOTE", "ADDR:PORT|off", "off",
+        "A second door for other machines, as 0.0.0.0:11712; needs TLS and at least one API token."},
+       Text(&DaemonOptions::http_remote)},
+      {{"http-tls-certificate", "RUMBO_HTTP_TLS_CERTIFICATE", "FILE", "none",
+        "Certificate of that door, PEM, with its chain."},
+       Path(&DaemonOptions::http_tls_certificate)},
+      {{"http-tls-key", "RUMBO_HTTP_TLS_KEY", "FILE", "none", "Its key, PEM, closed to others."},
+       Path(&DaemonOptions::http_tls_key)},
+      {{"traces", "RUMBO_TRACES", "URL|off", "off",
+        "OpenTelemetry collector that gets a span for each HTTP request, as http://127.0.0.1:4318."},
+       Text(&DaemonOptions::traces)},
       {{"http-at-once", "RUMBO_HTTP_AT_ONCE", "N", "0",
         "Requests at once that one caller may have over HTTP; 0: no bound."},
        Number(&DaemonOptions::http_at_once, 0, 1'000'000)},
@@ -133,6 +149,9 @@ const std::vector<Row>& Rows() {
       {{"log-level", "RUMBO_LOG_LEVEL", "LEVEL", "info",
         "error, warning, info or debug; prompts are never logged."},
        SetLevel},
+      {{"log-format", "RUMBO_LOG_FORMAT", "text|json", "text",
+        "Lines for people, or one JSON object per line."},
+       SetFormat},
   };
   return *rows;
 }
@@ -205,6 +224,9 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
   options.socket = DefaultSocketPath();
   options.http = "127.0.0.1:11711";
   options.http_second = "off";
+  options.http_remote = "off";
+  options.traces = "off";
+  options.log_format = "text";
   options.state_dir = DefaultStateDir();
   options.cache_dir = DefaultCacheDir();
   options.config = DefaultConfigFile();

@@ -18,11 +18,16 @@ struct DaemonOptions {
   std::string http_second;   // "PORT" or "off"
   std::string http_hosts;    // "name:port,..."
   std::string http_origins;  // "scheme://name:port,..."
+  std::string http_remote;   // "ADDR:PORT" or "off"
+  std::string http_tls_certificate;
+  std::string http_tls_key;
+  std::string traces;  // "http://HOST:PORT" or "off"
   int64_t http_at_once = 0;
   int64_t http_rate = 0;
   std::string state_dir;
   std::string cache_dir;
-  std::string log_level;  // "error", "warning", "info", "debug"
+  std::string log_level;   // "error", "warning", "info", "debug"
+  std::string log_format;  // "text", "json"
   int64_t keep_alive_s = 300;
   int64_t queue_limit = 4096;
   int64_t drain_s = 5;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,6 +93,9 @@ class Core {
   // executor).
   virtual std::shared_ptr<void> WatchInstances(
       std::function<void(const InstanceInfo&, bool initial)> on_change) = 0;
+  // What the running engines say of themselves, by instance id. Engines that do not answer before `deadline`
+  // are left out. Loads nothing and keeps nothing loaded.
+  virtual void GetEngineStats(TimePoint deadline, Callback<std::map<std::string, EngineStats>> done) = 0;
   virtual void GetStatus(Callback<CoreStatus> done) = 0;
 
   // Takes no new work; `done` once nothing runs or `limit` has passed.

@@ -40,14 +40,6 @@ const char* Word(InstanceState state) {
   return "";  // never: but some sanitizers hide that the line above does not return
 }
 
-std::string NewRequestId() {
-  static thread_local std::mt19937_64 random{std::random_device{}()};
-  static std::atomic<uint32_t> count{0};
-  char text[40];
-  std::snprintf(text, sizeof text, "req-%08x%08x", count.fetch_add(1), static_cast<uint32_t>(random()));
-  return text;
-}
-
 std::unique_ptr<Core> Core::Create(CoreOptions options, Parts parts) {
   return std::make_unique<CoreImpl>(std::move(options), std::move(parts));
 }
@@ -538,6 +530,7 @@ void CoreImpl::ListInstances(Callback<std::vector<InstanceInfo>> done) {
       InstanceInfo info = instance->info;
       info.queue = instance->queue.size();
       info.running = instance->running.size();
+      for (const auto& [request_id, request] : instance->running) info.generated_tokens += request->tokens();
       out.push_back(std::move(info));
     }
     done(std::move(out));
@@ -554,6 +547,32 @@ std::shared_ptr<void> CoreImpl::WatchInstances(std::function<void(const Instance
   return std::shared_ptr<void>(number.get(), [this, door = door(), number](void*) {
     if (door.executor->IsCurrent() && !door.alive.expired()) watchers_.erase(*number);
     door.Post([this, number] { watchers_.erase(*number); });  // may come before the watch began
+  });
+}
+
+void CoreImpl::GetEngineStats(TimePoint deadline, Callback<std::map<std::string, EngineStats>> done) {
+  struct Gathered {
+    std::map<std::string, EngineStats> stats;
+    size_t missing = 0;
+    Callback<std::map<std::string, EngineStats>> done;
+  };
+  Post([this, deadline, done = std::move(done)]() mutable {
+    const auto gathered = std::make_shared<Gathered>();
+    gathered->done = std::move(done);
+    std::vector<std::pair<std::string, std::shared_ptr<Engine>>> asked;
+    for (const auto& [id, instance] : instances_) {
+      if (instance->engine && !instance->stopping) asked.emplace_back(id, instance->engine);
+    }
+    gathered->missing = asked.size();
+    if (asked.empty()) return gathered->done(std::move(gathered->stats));
+    for (const auto& [id, engine] : asked) {
+      engine->GetStats(deadline, [door = door(), gathered, id = id](absl::StatusOr<EngineStats> stats) {
+        door.Post([gathered, id, stats = std::move(stats)] {
+          if (stats.ok()) gathered->stats[id] = *stats;
+          if (--gathered->missing == 0) gathered->done(std::move(gathered->stats));
+        });
+      });
+    }
   });
 }
 

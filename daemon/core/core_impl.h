@@ -93,6 +93,7 @@ class CoreImpl final : public Core {
   void GetTopology(std::string hardware, bool refresh, Callback<Topology> done) override;
   void ListInstances(Callback<std::vector<InstanceInfo>> done) override;
   std::shared_ptr<void> WatchInstances(std::function<void(const InstanceInfo&, bool)> on_change) override;
+  void GetEngineStats(TimePoint deadline, Callback<std::map<std::string, EngineStats>> done) override;
   void GetStatus(Callback<CoreStatus> done) override;
   void Drain(std::chrono::milliseconds limit, std::function<void()> done) override;
 

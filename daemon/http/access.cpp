@@ -3,6 +3,9 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
+
 #include "base/os/files.h"
 #include "base/status.h"
 
@@ -11,6 +14,7 @@ namespace {
 
 constexpr size_t kMinTokenBytes = 24;
 constexpr size_t kMaxFileBytes = 1 << 20;
+constexpr std::string_view kUid = "uid:";
 constexpr Scope kScopes[] = {Scope::kLive, Scope::kList, Scope::kInference, Scope::kModels, Scope::kAdmin};
 
 constexpr uint32_t Bit(Scope scope) { return 1u << static_cast<int>(scope); }
@@ -90,8 +94,17 @@ absl::StatusOr<std::vector<ApiToken>> ParseTokens(std::string_view text) {
     if (!scopes.ok()) return bad(MessageOf(scopes.status()));
     token.scopes = *scopes;
     token.secret = std::string(NextWord(line));
-    if (token.scopes == 0 || token.secret.size() < kMinTokenBytes)
+    if (token.secret.rfind(kUid, 0) == 0) {
+      uint32_t uid = 0;
+      const char* const end = token.secret.data() + token.secret.size();
+      const auto read = std::from_chars(token.secret.data() + kUid.size(), end, uid);
+      if (read.ec != std::errc() || read.ptr != end || uid == UINT32_MAX)
+        return bad("that is no user's number");
+      token.uid = uid;
+      token.secret.clear();
+    } else if (token.secret.size() < kMinTokenBytes) {
       return bad("the token is missing or too short");
+    }
     if (!NextWord(line).empty()) return bad("there is something after the token");
     tokens.push_back(std::move(token));
   }
@@ -122,6 +135,10 @@ void Access::Refresh() {
   }
 }
 
+bool Access::any_token() const {
+  return std::any_of(tokens_.begin(), tokens_.end(), [](const ApiToken& t) { return !t.uid; });
+}
+
 const ApiToken* Access::FindToken(const HttpRequest& request) {
   constexpr std::string_view kBearer = "bearer ";
   for (const auto& [name, value] : request.headers) {
@@ -137,7 +154,7 @@ const ApiToken* Access::FindToken(const HttpRequest& request) {
     Refresh();
     const ApiToken* found = nullptr;
     for (const ApiToken& token : tokens_) {
-      if (EqualInConstantTime(token.secret, secret)) found = &token;
+      if (!token.uid && EqualInConstantTime(token.secret, secret)) found = &token;
     }
     if (found != nullptr) return found;
   }
@@ -150,11 +167,19 @@ absl::Status Access::Authorize(HttpRequest& request, Scope scope) {
       "uid:" + (request.client.uid == UINT32_MAX ? "unknown" : std::to_string(request.client.uid));
   if (scope == Scope::kLive) return absl::OkStatus();
   uint32_t scopes = own ? Bit(Scope::kList) | Bit(Scope::kInference) : 0;
+  if (request.client.uid != UINT32_MAX) {
+    Refresh();
+    for (const ApiToken& grant : tokens_) {
+      if (grant.uid == request.client.uid) scopes |= grant.scopes;
+    }
+  }
   const ApiToken* token = FindToken(request);
   if (token != nullptr) {
     request.principal = "token:" + token->name;
     scopes |= token->scopes;
   }
+  request.scopes = scopes;
+  request.own_user = own;
   if ((scopes & Bit(scope)) != 0) return absl::OkStatus();
   const std::string next = "Send a token with the scope " + std::string(Word(scope)) +
                            " as Authorization: Bearer; docs/http.md says how to make one.";

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,11 +23,13 @@ enum class Scope { kLive, kList, kInference, kModels, kAdmin };
 const char* Word(Scope scope);
 
 // One line of the token file: NAME SCOPE[,SCOPE...] TOKEN. '#' begins a comment. Tokens have at least 24
-// visible ASCII characters; `admin` includes everything, nothing else includes anything.
+// visible ASCII characters; `admin` includes everything, nothing else includes anything. "uid:N" in the place
+// of a token gives the scopes to that user's loopback connections, as the kernel names them.
 struct ApiToken {
   std::string name;
   uint32_t scopes = 0;  // bits 1 << Scope
-  std::string secret;
+  std::string secret;   // "" for a user
+  std::optional<uint32_t> uid;
 };
 absl::StatusOr<std::vector<ApiToken>> ParseTokens(std::string_view text);
 
@@ -42,9 +45,10 @@ class Access {
 
   // Reads the file; a missing one is fine.
   absl::Status Load();
+  bool any_token() const;  // one that callers of other machines could show
 
-  // Sets request.principal ("uid:1000", "token:NAME"). kUnauthenticated where nothing says who asks,
-  // kPermissionDenied where they may not.
+  // Sets request.principal ("uid:1000", "token:NAME") and request.scopes. kUnauthenticated where nothing says
+  // who asks, kPermissionDenied where they may not.
   absl::Status Authorize(HttpRequest& request, Scope scope);
 
  private:

@@ -192,10 +192,16 @@ TEST(MetricsTest, PageIsPrometheusText) {
   instance.model = "a\"b\\c\nd";
   instance.state = InstanceState::kReady;
   instance.queue = 2;
-  const std::string page = MetricsPage(http, CoreStatus{}, {instance}, "1");
+  EngineStats stats;
+  stats.kv_used = 3;
+  stats.kv_total = 12;
+  const std::string page = MetricsPage(http, CoreStatus{}, {instance}, {{"inst-1", stats}}, "1");
   EXPECT_NE(page.find("rumbo_http_answers_total{route=\"/v1/x\",status=\"200\"} 1\n"), std::string::npos);
   EXPECT_NE(page.find("rumbo_http_ttft_seconds_bucket{le=\"0.025\"} 1\n"), std::string::npos);
   EXPECT_NE(page.find("rumbo_http_ttft_seconds_bucket{le=\"0.01\"} 0\n"), std::string::npos);
+  EXPECT_NE(page.find("rumbo_instance_kv_used_tokens{instance=\"inst-1\",model=\"a\\\"b\\\\c\\nd\"} 3\n"),
+            std::string::npos);
+  EXPECT_NE(page.find("vllm:kv_cache_usage_perc{model_name=\"a\\\"b\\\\c\\nd\"} 0.25\n"), std::string::npos);
   EXPECT_NE(page.find("vllm:num_requests_waiting{model_name=\"a\\\"b\\\\c\\nd\"} 2\n"), std::string::npos);
   std::istringstream lines(page);
   for (std::string line; std::getline(lines, line);) {
@@ -262,6 +268,61 @@ TEST_F(AccessServerTest, EveryRouteIsClosedToOtherUsersButTheLiveOnes) {
     }
   }
   EXPECT_TRUE(core_.requests().empty());
+}
+
+// T09: who may only ask neither ends what others run nor touches their prompts' caches.
+TEST_F(AccessServerTest, OthersNeitherUnloadNorShareCaches) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to act as another user";
+  const std::string json = "Content-Type: application/json\r\n";
+  Write("guest list,inference uid:65534\nkeeper inference,models " + std::string(kModelsToken) + "\n");
+  const char kUnload[] = R"({"model":"fake","keep_alive":0})";
+  EXPECT_EQ(StatusAsNobody("GET", "/v1/models", ""), 200);  // granted by uid, without a token
+  EXPECT_EQ(StatusAsNobody("POST", "/api/generate", kUnload, json), 403);
+  EXPECT_EQ(StatusAsNobody("DELETE", "/api/delete", R"({"model":"fake"})", json), 401);
+  EXPECT_EQ(StatusAsNobody("POST", "/api/generate", kUnload, json + "x-api-key: " + kModelsToken + "\r\n"),
+            200);
+  EXPECT_EQ(Ask("POST", "/api/generate", kUnload).status, 200);  // the daemon's own user
+  EXPECT_EQ(StatusAsNobody("POST", "/v1/completions", R"({"model":"fake","prompt":"x"})", json), 200);
+  EXPECT_EQ(Ask("POST", "/v1/completions", R"({"model":"fake","prompt":"x"})").status, 200);
+  const auto requests = core_.requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[0].generate.owner, "65534");
+  EXPECT_EQ(requests[1].generate.owner, std::to_string(own_));
+  Write("guest inference uid:65535\n");
+  EXPECT_EQ(StatusAsNobody("GET", "/v1/models", ""), 401);
+}
+
+// T07: whatever a caller puts into a request, with whatever scope, no program, argument, library or path
+// follows.
+TEST_F(AccessServerTest, NoRouteSetsProgramsArgumentsOrPaths) {
+  const std::string token = std::string("x-api-key: ") + kAdminToken + "\r\n";
+  const std::string extras =
+      R"("binary":"/bin/sh","executable":"/bin/sh","args":["-c","x"],"engine_args":"--rpc x","library_path":"/tmp",)"
+      R"("env":{"LD_PRELOAD":"/tmp/x.so"},"cache_dir":"/tmp","model_path":"/etc/passwd","mmproj":"/etc/passwd",)"
+      R"("chat_template_file":"/etc/passwd","lora":"/etc/passwd","options":{"binary":"/bin/sh","main_gpu":9},)";
+  for (const Route& route : Routes()) {
+    if (!route.json_body) continue;
+    Ask(route.method, route.path,
+        "{" + extras +
+            R"("model":"fake","prompt":"x","input":"x","max_tokens":1,"messages":[{"role":"user","content":"x"}]})",
+        token);
+  }
+  const auto requests = core_.requests();
+  EXPECT_GE(requests.size(), 4u);
+  for (const InferenceRequest& request : requests) {
+    EXPECT_EQ(request.overrides.engine + request.overrides.device + request.overrides.variant, "");
+    EXPECT_EQ(request.overrides.kv_type, "");
+    EXPECT_FALSE(request.overrides.force);
+    EXPECT_TRUE(request.generate.input.chat.template_args.empty());
+    EXPECT_EQ(request.model, "fake");
+  }
+  // A model is a name, never a path.
+  for (const char* path : {"/etc/passwd", "../fake", "file:///etc/passwd"}) {
+    EXPECT_EQ(Ask("POST", "/v1/completions", std::string(R"({"prompt":"x","model":")") + path + "\"}", token)
+                  .status,
+              404)
+        << path;
+  }
 }
 
 TEST_F(AccessServerTest, OwnUserNeedsTokenForModels) {

@@ -1,5 +1,6 @@
 #include "daemon/http/connection.h"
 
+#include <arpa/inet.h>
 #include <spdlog/spdlog.h>
 
 #include <array>
@@ -64,6 +65,12 @@ const char* StatusWord(int status) {
     default:
       return "Unknown";
   }
+}
+
+std::string NameOf(const sockaddr_in& address) {
+  char text[INET_ADDRSTRLEN] = "";
+  ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+  return std::string(text) + ":" + std::to_string(ntohs(address.sin_port));
 }
 
 class ConnectionExchange final : public Exchange {
@@ -133,8 +140,8 @@ std::string_view ConnectionContext::Date() {
 
 struct Connection::Parser : http::request_parser<http::string_body> {};
 
-Connection::Connection(ConnectionContext& context, HttpSocket socket)
-    : context_(context), socket_(std::move(socket)) {}
+Connection::Connection(ConnectionContext& context, HttpSocket socket, const Doorway& door)
+    : context_(context), socket_(std::move(socket)), door_(door) {}
 
 Connection::~Connection() = default;
 
@@ -150,8 +157,13 @@ void Connection::Start() {
   length = sizeof ours_;
   ::getsockname(socket_.native_handle(), reinterpret_cast<sockaddr*>(&ours_), &length);
   if (!named) return Close();
-  const auto peer = context_.peers.Find(peer_, ours_);
-  client_.uid = peer ? peer->uid : UINT32_MAX;
+  client_.uid = UINT32_MAX;
+  if (door_.tls) {
+    tls_ = door_.tls->NewSession(socket_.native_handle());
+    if (!tls_) return Close();
+  } else if (const auto peer = context_.peers.Find(peer_, ours_)) {
+    client_.uid = peer->uid;
+  }
   deadline_ = std::chrono::steady_clock::now() + context_.options.header_timeout;
   WatchRead();
 }
@@ -161,29 +173,66 @@ void Connection::Start() {
 void Connection::WatchRead() {
   if (watching_ || closed_ || half_closed_ || unread_.size() > kMaxUnread) return;
   watching_ = true;
-  socket_.async_wait(HttpSocket::wait_read, [self = shared_from_this()](error_code error) {
+  auto then = [self = shared_from_this()](error_code error) {
     self->watching_ = false;
     if (self->closed_) return;
     error ? self->Close() : self->OnReadable();
-  });
+  };
+  if (tls_ && tls_->Pending()) {
+    asio::post(context_.loop->io, [then = std::move(then)] { then({}); });
+    return;
+  }
+  socket_.async_wait(std::exchange(read_wants_write_, false) ? HttpSocket::wait_write : HttpSocket::wait_read,
+                     std::move(then));
+}
+
+size_t Connection::ReadSome(error_code& error) {
+  if (!tls_) return socket_.read_some(asio::buffer(context_.scratch), error);
+  const auto step = tls_->Read(context_.scratch, sizeof context_.scratch);
+  switch (step.state) {
+    case TlsSession::State::kDone:
+      return step.bytes;
+    case TlsSession::State::kWantWrite:
+      read_wants_write_ = true;
+      [[fallthrough]];
+    case TlsSession::State::kWantRead:
+      error = asio::error::would_block;
+      return 0;
+    case TlsSession::State::kEnded:
+      error = asio::error::eof;
+      return 0;
+    case TlsSession::State::kBroken:
+      error = asio::error::connection_reset;
+      return 0;
+  }
+  return 0;
+}
+
+// Whether somebody still holds the other end. Only the kernel of this machine could say otherwise.
+bool Connection::PeerIsThere() {
+  if (tls_) return true;
+  const auto peer = context_.peers.Find(peer_, ours_);
+  return peer && peer->held;
 }
 
 void Connection::OnReadable() {
   error_code error;
-  const size_t n = socket_.read_some(asio::buffer(context_.scratch), error);
+  const size_t n = ReadSome(error);
   if (error == asio::error::would_block) return WatchRead();
   if (error == asio::error::eof) return OnPeerEof();
   if (error) return Close();
-  if (!lingering_) Feed({context_.scratch, n});  // lingering: read and dropped
+  if (!lingering_) {
+    Feed({context_.scratch, n});
+  } else if ((dropped_ += n) > 2 * context_.options.max_body_bytes) {
+    return Close();  // it does not listen
+  }
   WatchRead();
 }
 
 // The client ended its sending. That alone is no reason to stop (curl and netcat may do so); a client that
-// closed its socket is.
+// closed its socket is. Over TLS the two look the same: it has gone.
 void Connection::OnPeerEof() {
-  if (!busy_ || lingering_) return Close();
-  const auto peer = context_.peers.Find(peer_, ours_);
-  if (!peer || !peer->held) return Close();
+  if (!busy_ || lingering_ || tls_ || !PeerIsThere()) return Close();
   half_closed_ = true;
   keep_alive_ = false;
 }
@@ -216,6 +265,7 @@ bool Connection::FeedSome(std::string_view& input) {
     parser_->header_limit(static_cast<uint32_t>(context_.options.max_header_bytes));
     parser_->body_limit(context_.options.max_body_bytes);
     head_checked_ = head_only_ = http10_ = false;
+    request_id_ = NewRequestId();
     begun_ = std::chrono::steady_clock::now();
     deadline_ = std::chrono::steady_clock::now() + context_.options.header_timeout;
   }
@@ -263,6 +313,8 @@ bool Connection::OnHead() {
   }
   head_only_ = request_.method == "HEAD";
   request_.client = client_;
+  request_.id = request_id_;
+  if (tls_) request_.own_name = NameOf(ours_);
   const auto refuse = [&](int status, std::string_view message_text) {
     RefuseAndClose(status, Reason::kInvalidArgument, message_text);
     return false;
@@ -273,21 +325,25 @@ bool Connection::OnHead() {
   const std::string_view coding = request_.Header("transfer-encoding");
   if (request_.CountHeader("transfer-encoding") > 1 || (!coding.empty() && coding != "chunked") ||
       (!coding.empty() && (http10_ || request_.CountHeader("content-length") > 0)) ||
-      request_.CountHeader("content-length") > 1) {
+      request_.CountHeader("content-length") > 1 ||
+      request_.Header("content-length").find_first_not_of("0123456789") != std::string_view::npos) {
     return refuse(400, "the length of the request body is ambiguous");
   }
   begun_ = std::chrono::steady_clock::now();
-  auto admitted = Admit(*context_.guard, request_);
+  auto admitted = Admit(*door_.guard, request_);
   if (auto* reply = std::get_if<HttpReply>(&admitted)) {
     RefuseHead(std::move(*reply));
     return false;
   }
   if (!MayEnter(*std::get<const Route*>(admitted))) return false;
+  if (context_.traces != nullptr) BeginSpan();
   deadline_ = std::chrono::steady_clock::now() + context_.options.body_timeout;
   if (!parser_->is_done() && !http10_ && request_.Header("expect") == "100-continue") {
     error_code error;
-    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-    socket_.write_some(asio::buffer(kContinue.data(), kContinue.size()), error);
+    prefix_ = "HTTP/1.1 100 Continue\r\n\r\n";
+    written_ = 0;
+    WriteSome(prefix_.size(), error);
+    prefix_.clear();
   }
   return true;
 }
@@ -357,6 +413,7 @@ void Connection::ReplyNow(HttpReply reply) {
   if (reply.close) keep_alive_ = false;
   status_ = reply.status;
   if (!reply.subject.empty()) argument_ = std::move(reply.subject);
+  if (span_) NoteSource(reply);
   prefix_.clear();
   AppendHead(reply, reply.body.size());
   if (!head_only_) data_ = std::move(reply.body);
@@ -367,6 +424,7 @@ void Connection::ReplyNow(HttpReply reply) {
 void Connection::StartStream(uint64_t sequence, InferenceRequest request,
                              std::unique_ptr<AnswerEncoder> encoder) {
   if (closed_ || !busy_ || sequence != sequence_) return;
+  if (span_) span_->attributes.emplace_back("gen_ai.request.model", request.model);
   stream_ = std::make_shared<OutStream>(std::shared_ptr<Mailbox>(context_.loop, &context_.loop->mailbox),
                                         std::move(encoder), context_.options.output_buffer_bytes / 2);
   stream_->owner = this;
@@ -389,6 +447,8 @@ void Connection::AppendHead(const HttpReply& reply, std::optional<size_t> length
     prefix_ += "\r\n";
   };
   if (!reply.content_type.empty()) add("content-type", reply.content_type);
+  add("x-request-id", request_id_);
+  if (route_ != nullptr && route_->dialect == Dialect::kAnthropic) add("request-id", request_id_);
   for (const auto& [name, value] : reply.headers) add(name, value);
   chunked_ = !length && !http10_;
   if (!length && http10_) keep_alive_ = false;
@@ -414,12 +474,14 @@ void Connection::Pump() {
   data_.clear();
   OutStream::Batch batch = stream_->Take(data_);
   if (batch.finished) context_.loop->metrics.AddInference(*batch.finished);
+  if (batch.finished && span_) NoteInference(*batch.finished);
   if (batch.head && batch.whole) {
     ReplyNow(std::move(*batch.head));
     return;
   }
   if (batch.head) {
     status_ = batch.head->status;
+    if (span_) NoteSource(*batch.head);
     AppendHead(*batch.head, std::nullopt);
   }
   if (chunked_ && !data_.empty()) {
@@ -441,28 +503,43 @@ void Connection::Write() {
   }
   const size_t total = prefix_.size() + data_.size() + suffix_.size();
   while (written_ < total) {
-    std::array<asio::const_buffer, 3> buffers;
-    size_t skip = written_;
-    size_t at = 0;
-    for (const std::string* part : {&prefix_, &data_, &suffix_}) {
-      const size_t from = std::min(skip, part->size());
-      skip -= from;
-      buffers[at++] = asio::const_buffer(part->data() + from, part->size() - from);
-    }
     error_code error;
-    const size_t n = socket_.write_some(buffers, error);
-    if (error == asio::error::would_block) {
-      socket_.async_wait(HttpSocket::wait_write, [self = shared_from_this()](error_code wait_error) {
-        if (self->closed_) return;
-        wait_error ? self->Close() : self->Write();
-      });
-      return;
-    }
+    const size_t n = WriteSome(total, error);
+    if (error == asio::error::would_block) return WatchWrite();
     if (error) return Close();
     written_ += n;
     deadline_ = std::chrono::steady_clock::now() + context_.options.write_timeout;
   }
   OnWritten();
+}
+
+void Connection::WatchWrite() {
+  socket_.async_wait(HttpSocket::wait_write, [self = shared_from_this()](error_code error) {
+    if (self->closed_) return;
+    error ? self->Close() : self->Write();
+  });
+}
+
+// Sends what the socket takes of what has not been written yet.
+size_t Connection::WriteSome(size_t total, error_code& error) {
+  std::array<asio::const_buffer, 3> buffers;
+  size_t skip = written_;
+  size_t at = 0;
+  for (const std::string* part : {&prefix_, &data_, &suffix_}) {
+    const size_t from = std::min(skip, part->size());
+    skip -= from;
+    buffers[at++] = asio::const_buffer(part->data() + from, part->size() - from);
+  }
+  if (!tls_) return socket_.write_some(buffers, error);
+  // One record; after a kWantWrite the same bytes again, from the same place in the answer.
+  char record[16 * 1024];
+  const size_t size =
+      asio::buffer_copy(asio::buffer(record), buffers, std::min(total - written_, sizeof record));
+  const auto step = tls_->Write({record, size});
+  if (step.state == TlsSession::State::kDone) return step.bytes;
+  error = step.state == TlsSession::State::kWantWrite ? error_code(asio::error::would_block)
+                                                      : error_code(asio::error::connection_reset);
+  return 0;
 }
 
 void Connection::OnWritten() {
@@ -482,18 +559,66 @@ void Connection::OnWritten() {
 // The answer has ended, or its client has left (499).
 void Connection::NoteAnswer() {
   const std::string_view path = route_ != nullptr ? std::string_view(route_->path) : "other";
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  const auto took = std::chrono::steady_clock::now() - begun_;
+  const double seconds = std::chrono::duration<double>(took).count();
   context_.loop->metrics.AddAnswer(path, status_, seconds);
   if (route_ != nullptr && route_->scope >= Scope::kModels) {
     context_.audit->Write({principal_, client_.uid, route_->method, path, argument_, status_});
   }
   if (spdlog::should_log(spdlog::level::debug)) {
-    spdlog::debug("http {} {} {} {:.1f} ms", principal_, path, status_, seconds * 1e3);
+    spdlog::debug("http id={} who={} route={} status={} ms={:.1f}", request_id_, principal_, path, status_,
+                  seconds * 1e3);
   }
+  if (span_) EndSpan(path, took);
   if (limited_) context_.limiter->End(principal_);
   limited_ = false;
   route_ = nullptr;
   status_ = 0;
+}
+
+// Part of a trace unless the caller says that its trace is not recorded.
+void Connection::BeginSpan() {
+  const auto parent = ParseTraceParent(request_.Header("traceparent"));
+  if (parent && !parent->sampled) return;
+  span_ = std::make_unique<TraceSpan>();
+  span_->parent = parent;
+  span_->begin = std::chrono::system_clock::now();
+}
+
+void Connection::NoteSource(const HttpReply& reply) {
+  constexpr std::string_view kPrefix = "x-rumbo-";
+  for (const auto& [name, value] : reply.headers) {
+    if (name.rfind(kPrefix, 0) == 0)
+      span_->attributes.emplace_back("rumbo." + name.substr(kPrefix.size()), value);
+  }
+}
+
+void Connection::NoteInference(const FinishedEvent& finished) {
+  const auto ms = [](double value) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double, std::milli>(value));
+  };
+  auto& to = span_->attributes;
+  to.emplace_back("gen_ai.usage.input_tokens", int64_t{finished.prompt_tokens});
+  to.emplace_back("gen_ai.usage.output_tokens", int64_t{finished.completion_tokens});
+  to.emplace_back("rumbo.cached_tokens", int64_t{finished.cached_tokens});
+  to.emplace_back("rumbo.finish_reason", finished.reason);
+  span_->parts = {{"queue", ms(finished.queue_ms)},
+                  {"prefill", ms(finished.ttft_ms)},
+                  {"decode", ms(finished.decode_ms)}};
+}
+
+void Connection::EndSpan(std::string_view path, std::chrono::steady_clock::duration took) {
+  span_->name = (route_ != nullptr ? std::string(route_->method) + " " : std::string()) + std::string(path);
+  span_->duration = took;
+  span_->failed = status_ >= 500;
+  auto& to = span_->attributes;
+  to.emplace_back("http.request.method", std::string(route_ != nullptr ? route_->method : "_OTHER"));
+  to.emplace_back("http.route", std::string(path));
+  to.emplace_back("http.response.status_code", int64_t{status_});
+  to.emplace_back("rumbo.request_id", request_id_);
+  context_.traces->Add(std::move(*span_));
+  span_.reset();
 }
 
 void Connection::FinishAnswer() {
@@ -518,6 +643,7 @@ void Connection::FinishAnswer() {
 void Connection::Linger() {
   if (half_closed_ || (!parser_ && unread_.empty())) return Close();
   error_code error;
+  if (tls_) tls_->Shutdown();
   socket_.shutdown(HttpSocket::shutdown_send, error);
   if (error) return Close();
   lingering_ = true;
@@ -550,6 +676,8 @@ void Connection::Close() {
     stream_.reset();
   }
   error_code error;
+  if (tls_ && !lingering_) tls_->Shutdown();
+  tls_.reset();
   socket_.close(error);
   // Later: somebody may be walking through `open` or this object's own functions.
   asio::post(context_.loop->io, [&context = context_, this] { context.open.erase(this); });
@@ -558,10 +686,7 @@ void Connection::Close() {
 void Connection::OnTick(std::chrono::steady_clock::time_point now) {
   if (closed_) return;
   // Where no read would tell that the client has gone, the kernel is asked.
-  if (half_closed_ || (busy_ && !watching_ && !lingering_)) {
-    const auto peer = context_.peers.Find(peer_, ours_);
-    if (!peer || !peer->held) return Close();
-  }
+  if ((half_closed_ || (busy_ && !watching_ && !lingering_)) && !PeerIsThere()) return Close();
   if (now < deadline_) return;
   // A request half received deserves a word; an idle or stuck connection is just closed.
   if (!busy_ && parser_) {

@@ -13,6 +13,8 @@
 #include "daemon/http/out_stream.h"
 #include "daemon/http/peer.h"
 #include "daemon/http/routes.h"
+#include "daemon/http/tls.h"
+#include "daemon/http/trace.h"
 
 namespace rumbo {
 
@@ -32,14 +34,22 @@ struct IoLoop {
   void WakeForMailbox();
 };
 
+// What one door asks of those who come through it.
+struct Doorway {
+  std::optional<Guard> guard;
+  // Set: callers may come from other machines. All that is said goes through TLS, and nobody is believed to
+  // be the daemon's own user.
+  std::unique_ptr<TlsContext> tls;
+};
+
 // What the connections of one server share. Io thread only.
 struct ConnectionContext {
   std::shared_ptr<IoLoop> loop;
   HttpOptions options;
-  const Guard* guard = nullptr;
   Access* access = nullptr;
   RequestLimiter* limiter = nullptr;
   AuditLog* audit = nullptr;
+  TraceExporter* traces = nullptr;  // nullptr: none are wanted
   PeerLookup peers;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> open;  // until closed
   bool draining = false;
@@ -61,7 +71,7 @@ struct ConnectionContext {
 // Threading: io thread. Ownership: by ConnectionContext::open until Close().
 class Connection final : public OutStream::Owner, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(ConnectionContext& context, HttpSocket socket);
+  Connection(ConnectionContext& context, HttpSocket socket, const Doorway& door);
   ~Connection() override;
 
   void Start();
@@ -82,6 +92,10 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
 
   void WatchRead();
   void OnReadable();
+  size_t ReadSome(boost::system::error_code& error);
+  size_t WriteSome(size_t total, boost::system::error_code& error);
+  void WatchWrite();
+  bool PeerIsThere();
   void OnPeerEof();
   void Feed(std::string_view input);
   bool FeedSome(std::string_view& input);  // false: needs more, or ended
@@ -89,6 +103,10 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   bool MayEnter(const Route& route);
   void RefuseHead(HttpReply reply);
   void NoteAnswer();
+  void BeginSpan();
+  void NoteSource(const HttpReply& reply);
+  void NoteInference(const FinishedEvent& finished);
+  void EndSpan(std::string_view path, std::chrono::steady_clock::duration took);
   void Dispatch();
   void RefuseAndClose(int status, Reason reason, std::string_view message);
   void ReplyNow(HttpReply reply);
@@ -101,6 +119,8 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
 
   ConnectionContext& context_;
   HttpSocket socket_;
+  const Doorway& door_;
+  std::unique_ptr<TlsSession> tls_;  // nullptr: plain
   sockaddr_in peer_ = {};
   sockaddr_in ours_ = {};
   ClientIdentity client_;
@@ -116,12 +136,16 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   int status_ = 0;
   std::chrono::steady_clock::time_point begun_;
   bool limited_ = false;  // counts with the limiter
+  std::string request_id_;
+  std::unique_ptr<TraceSpan> span_;  // nullptr: not traced
   std::chrono::steady_clock::time_point deadline_;
 
   std::string prefix_, data_, suffix_;  // being written
   size_t written_ = 0;
+  size_t dropped_ = 0;  // bytes that came after a refusal
 
   bool watching_ = false;
+  bool read_wants_write_ = false;  // TLS: the handshake waits for room to send
   bool feeding_ = false;
   bool head_checked_ = false;
   bool busy_ = false;       // a request is being answered

@@ -59,8 +59,11 @@ const char* AnthropicType(int http_status) {
   }
 }
 
-std::string LowerCode(Reason reason) {
-  std::string code(ReasonCode(reason));
+// "model_not_found"; where there is no reason, the kind of error: "not_found".
+std::string LowerCode(const absl::Status& status) {
+  const Reason reason = ReasonOf(status);
+  std::string code(reason == Reason::kUnspecified ? absl::StatusCodeToString(status.code())
+                                                  : std::string(ReasonCode(reason)));
   for (char& c : code) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
@@ -134,7 +137,7 @@ void AppendOpenAiError(std::string& out, const absl::Status& status) {
   w.Open('{').Key("error").Open('{').Key("message").String(ErrorText(status));
   w.Key("type").String(OpenAiType(http_status)).Key("param");
   field.empty() ? w.Null() : w.String(field);
-  w.Key("code").String(LowerCode(ReasonOf(status))).Close('}').Close('}');
+  w.Key("code").String(LowerCode(status)).Close('}').Close('}');
 }
 
 void AppendAnthropicError(std::string& out, const absl::Status& status) {

@@ -25,7 +25,12 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
   ClientIdentity client;
+  std::string
+      own_name;    // "192.0.2.7:11712": our own end of a connection from another machine; "" on loopback
+  std::string id;  // "req-...", ours; also the answer's x-request-id
   std::string principal;  // who asks, as Access found: "uid:1000", "token:ci"
+  uint32_t scopes = 0;    // what they may: bits 1 << Scope
+  bool own_user = false;  // the daemon's own user, on loopback
   const Route* route = nullptr;
 
   // The first header of that name (lower case); "" where there is none.

@@ -3,6 +3,11 @@
 #include "daemon/http/json_out.h"
 
 namespace rumbo {
+namespace {
+
+constexpr std::chrono::milliseconds kStatsWait{500};  // for an engine that is busy with a long step
+
+}  // namespace
 
 // Ready for work: 503 while draining, so that a load balancer looks elsewhere.
 void HandleHealth(Api& api, ExchangePtr exchange) {
@@ -25,15 +30,25 @@ void HandleLive(Api&, ExchangePtr exchange) {
 void HandleMetrics(Api& api, ExchangePtr exchange) {
   // Here, on the io thread, where the counters live.
   const auto http = std::make_shared<HttpMetrics>(*api.metrics);
+  if (api.traces != nullptr) {
+    http->tracing = true;
+    http->spans_sent = api.traces->sent();
+    http->spans_dropped = api.traces->dropped();
+  }
   api.core->GetStatus([&api, exchange, http](absl::StatusOr<CoreStatus> status) {
     if (!status.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, status.status()));
     api.core->ListInstances([&api, exchange, http,
                              core = *std::move(status)](absl::StatusOr<std::vector<InstanceInfo>> instances) {
       if (!instances.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, instances.status()));
-      HttpReply reply;
-      reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-      reply.body = MetricsPage(*http, core, *instances, api.options.version);
-      exchange->Reply(std::move(reply));
+      const auto deadline = std::chrono::steady_clock::now() + kStatsWait;
+      api.core->GetEngineStats(deadline, [&api, exchange, http, core, instances = *std::move(instances)](
+                                             absl::StatusOr<std::map<std::string, EngineStats>> engines) {
+        if (!engines.ok()) return exchange->Reply(ErrorReply(Dialect::kOpenAi, engines.status()));
+        HttpReply reply;
+        reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+        reply.body = MetricsPage(*http, core, instances, *engines, api.options.version);
+        exchange->Reply(std::move(reply));
+      });
     });
   });
 }

@@ -40,7 +40,6 @@ std::vector<std::pair<std::string, std::string>> PlacementHeaders(const Placemen
   const auto add = [&](const char* name, std::string_view value) {
     if (!value.empty()) headers.emplace_back(name, HeaderValue(value));
   };
-  add("x-request-id", placement.request_id);
   add("x-rumbo-instance", placement.instance_id);
   add("x-rumbo-engine", placement.engine);
   add("x-rumbo-backend", placement.backend);
@@ -62,8 +61,15 @@ void RunDecoded(ExchangePtr exchange, DecodedRequest decoded, std::unique_ptr<An
   request.generate = std::move(decoded.generate);
   request.keep_alive_s = decoded.keep_alive_s;
   request.client = http.client;
+  request.id = http.id;
   request.client.app = AppName(http);
   request.generate.owner = std::to_string(http.client.uid);
+  if (http.client.uid == UINT32_MAX) {
+    // Callers of other machines are told apart by their tokens: in shares, and in whose prompts they may
+    // reuse.
+    request.client.app = http.principal + "/" + request.client.app;
+    request.generate.owner = http.principal;
+  }
   const std::string_view priority = http.Header("x-rumbo-priority");
   if (priority == "interactive") {
     request.generate.priority = Priority::kInteractive;

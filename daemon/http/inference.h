@@ -14,7 +14,7 @@ namespace rumbo {
 // Completes a decoded request from its connection and headers (x-rumbo-app, x-rumbo-priority) and runs it.
 void RunDecoded(ExchangePtr exchange, DecodedRequest decoded, std::unique_ptr<AnswerEncoder> encoder);
 
-// x-request-id and x-rumbo-*: which instance, engine, backend and devices answered, and why.
+// x-rumbo-*: which instance, engine, backend and devices answered, and why.
 std::vector<std::pair<std::string, std::string>> PlacementHeaders(const Placement& placement);
 
 // Wall time, for "created" fields only.

@@ -76,12 +76,44 @@ void AppendInstances(std::string& out, const std::vector<InstanceInfo>& instance
   }
 }
 
+// What the engines themselves count; those that did not answer have no sample.
+void AppendEngines(std::string& out, const std::vector<InstanceInfo>& instances,
+                   const std::map<std::string, EngineStats>& engines) {
+  const auto each = [&](const char* name, const char* type, const char* help, auto value) {
+    AppendHead(out, name, type, help);
+    for (const auto& i : instances) {
+      const auto stats = engines.find(i.id);
+      if (stats == engines.end()) continue;
+      AppendSample(out, name, {{"instance", i.id}, {"model", i.model}},
+                   static_cast<double>(value(stats->second)));
+    }
+  };
+  each("rumbo_instance_kv_used_tokens", "gauge", "Cells of the KV cache in use.",
+       [](const EngineStats& s) { return s.kv_used; });
+  each("rumbo_instance_kv_tokens", "gauge", "Cells of the KV cache.",
+       [](const EngineStats& s) { return s.kv_total; });
+  each("rumbo_instance_prompt_tokens_total", "counter", "Tokens of prompts.",
+       [](const EngineStats& s) { return s.prompt_tokens; });
+  each("rumbo_instance_cached_tokens_total", "counter", "Of these, tokens not computed again.",
+       [](const EngineStats& s) { return s.cached_tokens; });
+}
+
 // The names that the Gateway API's inference extension reads from model servers.
-void AppendGateway(std::string& out, const std::vector<InstanceInfo>& instances) {
+void AppendGateway(std::string& out, const std::vector<InstanceInfo>& instances,
+                   const std::map<std::string, EngineStats>& engines) {
   std::map<std::string, std::pair<double, double>> by_model;
+  std::map<std::string, std::pair<double, double>> kv;
   for (const auto& i : instances) {
     by_model[i.model].first += i.queue;
     by_model[i.model].second += i.running;
+    const auto stats = engines.find(i.id);
+    if (stats == engines.end() || stats->second.kv_total == 0) continue;
+    kv[i.model].first += static_cast<double>(stats->second.kv_used);
+    kv[i.model].second += static_cast<double>(stats->second.kv_total);
+  }
+  AppendHead(out, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use, 0 to 1, by model.");
+  for (const auto& [model, cells] : kv) {
+    AppendSample(out, "vllm:kv_cache_usage_perc", {{"model_name", model}}, cells.first / cells.second);
   }
   AppendHead(out, "vllm:num_requests_waiting", "gauge", "Requests waiting, by model.");
   for (const auto& [model, counts] : by_model) {
@@ -136,7 +168,8 @@ void HttpMetrics::AddInference(const FinishedEvent& f) {
 }
 
 std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core,
-                        const std::vector<InstanceInfo>& instances, std::string_view version) {
+                        const std::vector<InstanceInfo>& instances,
+                        const std::map<std::string, EngineStats>& engines, std::string_view version) {
   std::string out;
   AppendHead(out, "rumbo_build_info", "gauge", "1, with the version.");
   AppendSample(out, "rumbo_build_info", {{"version", std::string(version)}}, 1);
@@ -153,6 +186,7 @@ std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core,
   AppendOne(out, "rumbo_prompt_tokens_total", "counter", "Tokens of prompts, over all doors.",
             static_cast<double>(core.prompt_tokens));
   AppendInstances(out, instances);
+  AppendEngines(out, instances, engines);
   AppendOne(out, "rumbo_http_connections", "gauge", "Open connections.",
             static_cast<double>(http.connections));
   AppendOne(out, "rumbo_http_accepted_total", "counter", "Connections accepted.",
@@ -178,7 +212,13 @@ std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core,
   AppendHistogram(out, "rumbo_http_ttft_seconds", "From dispatch to the first token.", http.ttft_seconds);
   AppendHistogram(out, "rumbo_http_token_seconds", "Mean time between the tokens of an answer.",
                   http.token_seconds);
-  AppendGateway(out, instances);
+  if (http.tracing) {
+    AppendOne(out, "rumbo_trace_spans_sent_total", "counter", "Spans the collector took.",
+              static_cast<double>(http.spans_sent));
+    AppendOne(out, "rumbo_trace_spans_dropped_total", "counter",
+              "Spans it did not take, or that came too fast.", static_cast<double>(http.spans_dropped));
+  }
+  AppendGateway(out, instances, engines);
   return out;
 }
 

@@ -34,6 +34,9 @@ struct HttpMetrics {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
+  bool tracing = false;
+  uint64_t spans_sent = 0;
+  uint64_t spans_dropped = 0;
   Histogram request_seconds;
   Histogram queue_seconds;
   Histogram ttft_seconds;
@@ -43,8 +46,10 @@ struct HttpMetrics {
   void AddInference(const FinishedEvent& finished);
 };
 
+// `engines`: what those that answered in time say of themselves, by instance id.
 // The whole page in Prometheus's text format.
 std::string MetricsPage(const HttpMetrics& http, const CoreStatus& core,
-                        const std::vector<InstanceInfo>& instances, std::string_view version);
+                        const std::vector<InstanceInfo>& instances,
+                        const std::map<std::string, EngineStats>& engines, std::string_view version);
 
 }  // namespace rumbo

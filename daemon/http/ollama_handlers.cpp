@@ -33,6 +33,13 @@ void LoadOrUnload(Api& api, ExchangePtr exchange, const DecodedRequest& request,
     exchange->Reply(std::move(reply));
   };
   if (request.keep_alive_s == 0) {
+    // Who may only ask must not end what others run.
+    const HttpRequest& http = exchange->request();
+    if (!http.own_user && (http.scopes & (1u << static_cast<int>(Scope::kModels))) == 0) {
+      return ReplyError(exchange, Error(absl::StatusCode::kPermissionDenied, Reason::kPermissionDenied,
+                                        "unloading a model needs the scope models",
+                                        "Ask the owner of this daemon for such a token."));
+    }
     api.core->UnloadModel(request.model, std::nullopt,
                           [exchange, answer](absl::StatusOr<std::vector<std::string>> stopped) {
                             // A model that is not loaded is as unloaded as asked for.

@@ -1,5 +1,8 @@
 #include "daemon/http/routes.h"
 
+#include <algorithm>
+
+#include "base/nearest.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "daemon/http/handlers.h"
@@ -132,6 +135,20 @@ std::optional<HttpReply> CheckContent(const Route& route, const HttpRequest& req
   return std::nullopt;
 }
 
+// What somebody who asked for `path` probably wanted.
+std::string Advice(std::string_view path) {
+  std::vector<std::string> known;
+  for (const Route& route : kRoutes) known.emplace_back(route.path);
+  // A base URL that misses its /v1, or has it twice, is what people get wrong most.
+  for (const std::string& prefix : {std::string("/v1"), std::string("/api")}) {
+    const bool twice = path.substr(0, prefix.size()) == prefix;
+    const std::string other = twice ? std::string(path.substr(prefix.size())) : prefix + std::string(path);
+    if (std::find(known.begin(), known.end(), other) != known.end()) return "Did you mean " + other + "?";
+  }
+  const std::string near = Nearest(std::string(path.substr(0, 200)), known);
+  return near.empty() ? "The routes are listed in docs/http.md." : "Did you mean " + near + "?";
+}
+
 }  // namespace
 
 std::span<const Route> Routes() { return kRoutes; }
@@ -174,9 +191,8 @@ std::variant<const Route*, HttpReply> Admit(const Guard& guard, HttpRequest& req
     reply.headers.emplace_back("allow", allowed);
     return reply;
   }
-  return ErrorReply(dialect,
-                    Error(absl::StatusCode::kNotFound, Reason::kUnspecified, "there is nothing at this path",
-                          "The routes are listed in docs/http.md."));
+  return ErrorReply(dialect, Error(absl::StatusCode::kNotFound, Reason::kUnspecified,
+                                   "there is nothing at this path", Advice(request.path)));
 }
 
 }  // namespace rumbo

@@ -11,6 +11,7 @@
 #include "daemon/http/guard.h"
 #include "daemon/http/metrics.h"
 #include "daemon/http/options.h"
+#include "daemon/http/trace.h"
 
 namespace rumbo {
 
@@ -18,7 +19,8 @@ namespace rumbo {
 struct Api {
   Core* core = nullptr;
   HttpOptions options;
-  HttpMetrics* metrics = nullptr;  // io thread
+  HttpMetrics* metrics = nullptr;         // io thread
+  const TraceExporter* traces = nullptr;  // io thread; nullptr: no traces are sent
 };
 
 using Handler = void (*)(Api& api, ExchangePtr exchange);

@@ -29,6 +29,7 @@ class Server final : public HttpServer {
       : loop_(std::make_shared<IoLoop>()),
         acceptor_(loop_->io),
         second_acceptor_(loop_->io),
+        remote_acceptor_(loop_->io),
         tick_(loop_->io) {
     loop_->api.core = core;
     loop_->api.options = options;
@@ -48,6 +49,13 @@ class Server final : public HttpServer {
   absl::Status Listen() {
     RUMBO_RETURN_IF_ERROR(access_->Load());
     RUMBO_RETURN_IF_ERROR(audit_->Open());
+    if (!context_.options.trace_collector.empty()) {
+      RUMBO_ASSIGN_OR_RETURN(const CollectorAddress collector,
+                             ParseCollector(context_.options.trace_collector));
+      traces_.emplace(collector, context_.options.version);
+      context_.traces = &*traces_;
+      loop_->api.traces = &*traces_;
+    }
     error_code error;
     const auto address = asio::ip::make_address(context_.options.address, error);
     if (error) {
@@ -56,8 +64,8 @@ class Server final : public HttpServer {
     }
     if (!address.is_loopback() || !address.is_v4()) {
       return Error(absl::StatusCode::kFailedPrecondition, Reason::kNotAllowedByPolicy,
-                   "the HTTP front listens on IPv4 loopback addresses only: it has no TLS yet",
-                   "Use 127.0.0.1, and a TLS proxy or an SSH tunnel for other machines.");
+                   "plain HTTP is served on IPv4 loopback addresses only",
+                   "Use 127.0.0.1; for other machines there is --http-remote, with TLS and tokens.");
     }
     if (context_.options.listener >= 0) {
       acceptor_.assign(tcp::v4(), context_.options.listener, error);
@@ -73,15 +81,40 @@ class Server final : public HttpServer {
                              Bind(second_acceptor_, tcp::endpoint(address, *context_.options.second_port)));
       ports.push_back(second_port_);
     }
-    guard_.emplace(context_.options, ports);
-    context_.guard = &*guard_;
+    local_.guard.emplace(context_.options, ports);
+    if (!context_.options.remote_address.empty()) RUMBO_RETURN_IF_ERROR(ListenRemote());
     spare_fd_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     return absl::OkStatus();
   }
 
+  absl::Status ListenRemote() {
+    const HttpOptions& options = context_.options;
+    error_code error;
+    const auto address = asio::ip::make_address_v4(options.remote_address, error);
+    if (error) {
+      return InvalidArgument("http-remote: '" + options.remote_address + "' is not an IPv4 address",
+                             "Use the machine's own address, or 0.0.0.0 for all of them.");
+    }
+    if (options.tls_certificate.empty() || options.tls_key.empty()) {
+      return Error(absl::StatusCode::kFailedPrecondition, Reason::kNotAllowedByPolicy,
+                   "a door for other machines needs TLS",
+                   "Give --http-tls-certificate and --http-tls-key; docs/http.md says how to make them.");
+    }
+    if (!access_->any_token()) {
+      return Error(absl::StatusCode::kFailedPrecondition, Reason::kNotAllowedByPolicy,
+                   "a door for other machines needs at least one API token",
+                   "Put one into the file `tokens` in the state folder; docs/http.md says how.");
+    }
+    RUMBO_ASSIGN_OR_RETURN(remote_.tls, TlsContext::Load(options.tls_certificate, options.tls_key));
+    RUMBO_ASSIGN_OR_RETURN(remote_port_, Bind(remote_acceptor_, tcp::endpoint(address, options.remote_port)));
+    remote_.guard.emplace(Guard::ForRemote(options, address.to_string(), remote_port_));
+    return absl::OkStatus();
+  }
+
   void Run() {
-    Accept(acceptor_);
-    if (second_acceptor_.is_open()) Accept(second_acceptor_);
+    Accept(acceptor_, local_);
+    if (second_acceptor_.is_open()) Accept(second_acceptor_, local_);
+    if (remote_acceptor_.is_open()) Accept(remote_acceptor_, remote_);
     thread_ = std::thread([this] {
       ::pthread_setname_np(::pthread_self(), "rumbo-http");
       sigset_t all;
@@ -97,11 +130,15 @@ class Server final : public HttpServer {
     thread_.join();
     context_.big_bodies.reset();
     loop_->mailbox.Shut();
+    loop_->api.traces = nullptr;
+    context_.traces = nullptr;
+    traces_.reset();  // sends what waits
   }
 
   std::string address() const override { return context_.options.address + ":" + std::to_string(port_); }
   uint16_t port() const override { return port_; }
   uint16_t second_port() const override { return second_port_; }
+  uint16_t remote_port() const override { return remote_port_; }
 
  private:
   static absl::StatusOr<uint16_t> Bind(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
@@ -121,15 +158,15 @@ class Server final : public HttpServer {
     return ErrnoStatus(error.value(), "listening on " + where);
   }
 
-  void Accept(tcp::acceptor& acceptor) {
-    acceptor.async_wait(tcp::acceptor::wait_read, [this, &acceptor](error_code error) {
+  void Accept(tcp::acceptor& acceptor, const Doorway& door) {
+    acceptor.async_wait(tcp::acceptor::wait_read, [this, &acceptor, &door](error_code error) {
       if (error || context_.draining) return;
-      TakeConnections(acceptor);
-      Accept(acceptor);
+      TakeConnections(acceptor, door);
+      Accept(acceptor, door);
     });
   }
 
-  void TakeConnections(tcp::acceptor& acceptor) {
+  void TakeConnections(tcp::acceptor& acceptor, const Doorway& door) {
     for (int i = 0; i < 64; ++i) {
       HttpSocket socket(loop_->io);
       error_code error;
@@ -144,7 +181,7 @@ class Server final : public HttpServer {
         ++loop_->metrics.shed;
         continue;  // closed at once
       }
-      std::make_shared<Connection>(context_, std::move(socket))->Start();
+      std::make_shared<Connection>(context_, std::move(socket), door)->Start();
       if (!ticking_) Tick();
     }
   }
@@ -183,6 +220,7 @@ class Server final : public HttpServer {
     error_code error;
     acceptor_.close(error);
     second_acceptor_.close(error);
+    remote_acceptor_.close(error);
     for (const auto& [connection, owned] : context_.open) connection->CloseWhenIdle();
     stop_at_ = std::chrono::steady_clock::now() + grace;
     tick_.cancel();
@@ -206,16 +244,20 @@ class Server final : public HttpServer {
   std::shared_ptr<IoLoop> loop_;
   tcp::acceptor acceptor_;
   tcp::acceptor second_acceptor_;
+  tcp::acceptor remote_acceptor_;
   asio::steady_timer tick_;
-  std::optional<Guard> guard_;
+  Doorway local_;
+  Doorway remote_;
   std::optional<Access> access_;
   std::optional<RequestLimiter> limiter_;
   std::optional<AuditLog> audit_;
+  std::optional<TraceExporter> traces_;
   UniqueFd spare_fd_;
   std::thread thread_;
   std::chrono::steady_clock::time_point stop_at_;
   uint16_t port_ = 0;
   uint16_t second_port_ = 0;
+  uint16_t remote_port_ = 0;
   bool ticking_ = false;
 };
 

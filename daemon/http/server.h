@@ -10,15 +10,17 @@
 
 namespace rumbo {
 
-// The HTTP front door: OpenAI, Anthropic and Ollama dialects over one Core, on loopback. One thread,
+// The HTTP front door: OpenAI, Anthropic and Ollama dialects over one Core, on loopback and, only where asked
+// for, over TLS for other machines. One thread,
 // "rumbo-http", does everything; no thread per connection or stream.
 //
 // Threading: Start, Stop and the destructor from one thread, not from a Core callback.
 // Ownership: borrows `core`, which must outlive it.
 class HttpServer {
  public:
-  // Errors: kInvalidArgument (not an address), kFailedPrecondition (not a loopback address), kAlreadyExists
-  // with kAddressInUse, kPermissionDenied (a privileged port).
+  // Errors: kInvalidArgument (not an address), kFailedPrecondition (not a loopback address; a door for other
+  // machines without a usable certificate or without any token), kAlreadyExists with kAddressInUse,
+  // kPermissionDenied (a privileged port).
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options, Core* core);
 
   virtual ~HttpServer() = default;
@@ -31,6 +33,7 @@ class HttpServer {
   virtual std::string address() const = 0;
   virtual uint16_t port() const = 0;
   virtual uint16_t second_port() const = 0;  // 0 none
+  virtual uint16_t remote_port() const = 0;  // 0 none
 };
 
 }  // namespace rumbo

@@ -314,8 +314,16 @@ TEST_F(HttpServerTest, WantsJson) {
 TEST_F(HttpServerTest, RefusesWrongMethodsAndPaths) {
   const auto reply = Get("/v1/completions");
   EXPECT_EQ(reply.status, 405);
+  EXPECT_EQ(reply.Header("x-request-id").rfind("req-", 0), 0u);
   EXPECT_EQ(reply.Header("allow"), "POST");
   EXPECT_EQ(Get("/nothing").status, 404);
+  EXPECT_NE(Get("/nothing").body.find("\"code\":\"not_found\""), std::string::npos);
+  for (const auto& [wrong, right] : {std::pair("/models", "/v1/models"),
+                                     {"/v1/v1/models", "/v1/models"},
+                                     {"/v1/api/tags", "/api/tags"},
+                                     {"/v1/chat/completion", "/v1/chat/completions"}}) {
+    EXPECT_NE(Get(wrong).body.find(std::string("Did you mean ") + right + "?"), std::string::npos) << wrong;
+  }
   for (const char* path : {"/v1/models/..", "/v1/models/%2e%2e%2fx", "/v1/models/a%00b", "/v1/models/a%5cb",
                            "/v1/models/%zz", "/v1/models/%ff"}) {
     EXPECT_EQ(Get(path).status, 400) << path;
@@ -333,7 +341,7 @@ TEST_F(HttpServerTest, RefusesAmbiguousLengths) {
         "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", "Content-Length: 2\r\nContent-Length: 3\r\n",
         "Content-Length: 2\r\nContent-Length: 2\r\n", "Content-Length: -2\r\n",
         "Content-Length: 99999999999999999999\r\n", "Transfer-Encoding: gzip, chunked\r\n",
-        "Transfer-Encoding: chunked, identity\r\n"}) {
+        "Transfer-Encoding: chunked, identity\r\n", "Content-Length: 2, 2\r\n", "Content-Length: +2\r\n"}) {
     Client client(port());
     client.Send("POST /v1/completions HTTP/1.1\r\n" + host + lines + "\r\n{}GET /live HTTP/1.1\r\n" + host +
                 "\r\n");

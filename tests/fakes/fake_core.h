@@ -226,6 +226,9 @@ class FakeCore : public Core {
   std::shared_ptr<void> WatchInstances(std::function<void(const InstanceInfo&, bool)>) override {
     return nullptr;
   }
+  void GetEngineStats(TimePoint, Callback<std::map<std::string, EngineStats>> done) override {
+    done(std::map<std::string, EngineStats>{});
+  }
   void GetStatus(Callback<CoreStatus> done) override { done(CoreStatus{}); }
   void Drain(std::chrono::milliseconds, std::function<void()> done) override { done(); }
 

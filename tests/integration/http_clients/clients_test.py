@@ -147,15 +147,21 @@ class OpenAiClient(unittest.TestCase):
                     text += event.delta
         self.assertEqual(text, answer.output_text)
 
-    def test_embeddings_or_a_clear_refusal(self):
-        try:
-            answer = self.client.embeddings.create(model="smollm2", input=["a cat", "a dog", "quantum field theory"])
-        except openai.APIStatusError as error:  # a model that cannot must say so, never return something
-            self.assertIn(error.status_code, (400, 501))
-            return
-        self.assertEqual(len(answer.data), 3)
-        self.assertEqual(len(answer.data[0].embedding), len(answer.data[2].embedding))
-        self.assertNotEqual(answer.data[0].embedding, answer.data[2].embedding)
+    def test_embeddings_come_as_base64_and_as_numbers(self):
+        texts = ["a cat", "a dog", "quantum field theory"]
+        # Without a wish this client asks for base64 and unpacks it.
+        packed = or_skip(lambda: self.client.embeddings.create(model="smollm2", input=texts))
+        plain = self.client.embeddings.create(model="smollm2", input=texts, encoding_format="float")
+        self.assertEqual([d.index for d in packed.data], [0, 1, 2])
+        for one, other in zip(packed.data, plain.data):
+            self.assertEqual(len(one.embedding), len(other.embedding))
+            self.assertLess(max(abs(a - b) for a, b in zip(one.embedding, other.embedding)), 1e-5)
+        self.assertNotEqual(packed.data[0].embedding, packed.data[2].embedding)
+        self.assertGreater(packed.usage.prompt_tokens, 3)
+        single = self.client.embeddings.create(model="smollm2", input="a cat")
+        self.assertGreater(sum(a * b for a, b in zip(single.data[0].embedding, packed.data[0].embedding)), 0.99)
+        with self.assertRaises(openai.NotFoundError):
+            self.client.embeddings.create(model="nothing", input="x")
 
     def test_tools_or_a_clear_refusal(self):
         tool = {"type": "function", "function": {"name": "add", "description": "adds two numbers", "parameters": {
@@ -278,6 +284,15 @@ class OllamaClient(unittest.TestCase):
             model="smollm2", messages=[{"role": "user", "content": "Describe Berlin as JSON."}], format=SCHEMA,
             options={"temperature": 0, "num_predict": 60}))
         self.assertEqual(sorted(json.loads(answer.message.content)), ["city", "people"])
+
+    def test_embed(self):
+        answer = or_skip(lambda: self.client.embed(model="smollm2", input=["a cat", "quantum field theory"]))
+        self.assertEqual(len(answer.embeddings), 2)
+        self.assertNotEqual(answer.embeddings[0], answer.embeddings[1])
+        self.assertAlmostEqual(sum(x * x for x in answer.embeddings[0]), 1, places=3)
+        self.assertGreater(answer.prompt_eval_count, 3)
+        older = self.client.embeddings(model="smollm2", prompt="a cat").embedding
+        self.assertEqual(len(older), len(answer.embeddings[0]))
 
     def test_errors(self):
         with self.assertRaises(ollama.ResponseError) as missing:
