@@ -261,6 +261,8 @@ int Run(DaemonOptions options) {
   RpcHooks hooks;
   hooks.http_address = [&http_address] { return http_address; };
   hooks.drain = [](milliseconds) { ::kill(::getpid(), SIGTERM); };
+  hooks.catalog = &BuiltInCatalog();
+  hooks.engines = parts.engines;
   hooks.own_findings = [&] {
     std::vector<Finding> findings;
     bool real_engine = false;

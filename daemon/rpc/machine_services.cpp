@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/status.h"
+#include "base/utf8.h"
+#include "daemon/rpc/engine_list.h"
 #include "daemon/rpc/message_stream.h"
 #include "daemon/rpc/services.h"
 #include "daemon/wire/convert.h"
@@ -179,6 +181,24 @@ class AdminService final : public v1::AdminService::CallbackService {
           reactor->Finish(grpc::Status::OK);
           context_.hooks.drain(milliseconds(limit));
         });
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* ListEngines(CallbackServerContext* call, const v1::ListEnginesRequest* request,
+                                        v1::ListEnginesResponse* response) override {
+    auto* reactor = call->DefaultReactor();
+    for (const CatalogEngine& engine : context_.hooks.catalog->engines) {
+      if (!request->name().empty() && request->name() != engine.name) continue;
+      FillEngine(engine, *context_.hooks.catalog, context_.hooks.engines, response->add_engines());
+    }
+    if (response->engines().empty()) {
+      reactor->Finish(
+          ToGrpcStatus(Error(absl::StatusCode::kNotFound, Reason::kEngineNotInstalled,
+                             "the catalog has no engine \"" + EscapeForLog(request->name(), 60) + "\"",
+                             "`rumbo engines` lists those it has.")));
+      return reactor;
+    }
+    reactor->Finish(grpc::Status::OK);
     return reactor;
   }
 

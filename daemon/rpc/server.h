@@ -7,6 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/core/core.h"
+#include "engines/api/catalog.h"
+#include "engines/api/engine.h"
 
 namespace rumbo {
 
@@ -28,6 +30,8 @@ struct RpcHooks {
   std::function<std::string()> http_address;                   // "" where HTTP is off
   std::function<void(std::chrono::milliseconds limit)> drain;  // begins the end of the process
   std::function<std::vector<Finding>()> own_findings;          // the daemon's part of the doctor
+  const EngineCatalog* catalog = nullptr;                      // what is known about engines
+  std::vector<InstalledEngine> engines;                        // what is installed
 };
 
 // The gRPC front door: all services of rumbo.v1, health with Watch, reflection. It accepts connections

@@ -23,7 +23,6 @@ int ExitCodeFor(const Error& error) {
     case Reason::kCapabilityMissing:
     case Reason::kDoesNotFit:
     case Reason::kContractUnsatisfiable:
-    case Reason::kEngineNotInstalled:
     case Reason::kNeedsPack:
     case Reason::kDeviceNotUsable:
     case Reason::kBackendUnavailable:
@@ -34,6 +33,8 @@ int ExitCodeFor(const Error& error) {
     case Reason::kPermissionDenied:
     case Reason::kUnauthenticated:
       return kExitRefused;
+    case Reason::kEngineNotInstalled:  // by the catalog's name, or by a plan
+      return error.code == Code::kNotFound ? kExitNotFound : kExitRefused;
     default:
       return error.code == Code::kNotFound ? kExitNotFound : kExitFailed;
   }

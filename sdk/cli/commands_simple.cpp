@@ -46,6 +46,14 @@ int Status(const Client& client, const Session& s) {
                 : Fail(status.error());
 }
 
+int Engines(const Client& client, const Session& s) {
+  auto list = client.Engines(s.options.subject);
+  if (!list) return Fail(list.error());
+  return Show(
+      s, list->wire,
+      s.options.subject.empty() ? RenderEngines(*list, s.out) : RenderEngine(list->engines.at(0), s.out));
+}
+
 int Ps(const Client& client, const Session& s) {
   auto list = client.Instances();
   return list ? Show(s, list->wire, RenderInstances(*list, std::time(nullptr), s.out)) : Fail(list.error());
@@ -185,10 +193,10 @@ int Tokenize(const Client& client, const Session& s) {
 
 int RunSimpleCommand(const Session& session) {
   static const std::map<std::string, std::function<int(const Client&, const Session&)>> kCommands = {
-      {"devices", Devices}, {"doctor", Doctor},  {"status", Status},    {"ps", Ps},
-      {"models", Models},   {"show", ShowModel}, {"rm", Remove},        {"check", Check},
-      {"unload", Unload},   {"pin", Pin},        {"plan", MakePlan},    {"explain", Explain},
-      {"advise", Advise},   {"embed", Embed},    {"tokenize", Tokenize}};
+      {"devices", Devices}, {"doctor", Doctor}, {"status", Status},  {"ps", Ps},
+      {"engines", Engines}, {"models", Models}, {"show", ShowModel}, {"rm", Remove},
+      {"check", Check},     {"unload", Unload}, {"pin", Pin},        {"plan", MakePlan},
+      {"explain", Explain}, {"advise", Advise}, {"embed", Embed},    {"tokenize", Tokenize}};
   auto client = Client::Connect({.app = "rumbo"});
   if (!client) return Fail(client.error());
   return kCommands.at(session.options.command)(*client, session);

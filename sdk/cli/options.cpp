@@ -77,6 +77,8 @@ class CommandLine {
     Command("doctor", "What is wrong with this machine and the daemon, worst first");
     Command("status", "The daemon: version, load, engines");
     Command("ps", "Loaded models");
+    Command("engines", "What is known about engines, and which are installed")
+        ->add_option("NAME", options_.subject, "One engine in full");
     Subject(Command("completions", "A completion script for a shell"), "SHELL", "bash, zsh or fish");
     Command("manual", "The manual page, in roff");
   }

@@ -22,6 +22,8 @@ std::string RenderModels(const ModelList& list, const Screen& screen);
 std::string RenderModel(const ModelDetails& details, const Screen& screen);
 std::string RenderCheck(const CheckReport& report, const Screen& screen);
 std::string RenderDoctor(const DoctorReport& report, const Screen& screen);
+std::string RenderEngines(const EngineList& engines, const Screen& screen);
+std::string RenderEngine(const Engine& engine, const Screen& screen);
 std::string RenderStatus(const DaemonStatus& status, int64_t now_s, const Screen& screen);
 std::string RenderAdvice(const AdviceTable& table, const Screen& screen);
 

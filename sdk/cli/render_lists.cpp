@@ -108,6 +108,62 @@ std::string RenderDoctor(const DoctorReport& report, const Screen& screen) {
   return out.empty() ? "Nothing is wrong.\n" : out;
 }
 
+std::string RenderEngines(const EngineList& engines, const Screen& screen) {
+  Table table({"ENGINE", "KIND", "HERE", "BACKENDS", "FORMATS", "LINUX"});
+  for (const Engine& engine : engines.engines) {
+    std::vector<std::string> builds, backends;
+    for (const auto& build : engine.builds)
+      builds.push_back(build.version + (build.build.empty() ? "" : " " + build.build));
+    for (const auto& backend : engine.backends) backends.push_back(backend.name);
+    std::string linux_word = "-";
+    for (const auto& system : engine.systems) {
+      if (system.system == "linux") linux_word = system.maturity;
+    }
+    table.Add({Safe(engine.name), Safe(engine.kind), builds.empty() ? "no" : Safe(Join(builds, ", ")),
+               OrDash(Safe(Join(backends, " "))), OrDash(Safe(Join(engine.formats, " "))), Safe(linux_word)});
+  }
+  return table.Render(screen) + "`rumbo engines NAME` shows what is known about one, and where from.\n";
+}
+
+std::string RenderEngine(const Engine& e, const Screen& screen) {
+  std::string out =
+      Paint(screen, Style::kBold, Safe(e.title)) + " " + Safe(e.version) + ", " + Safe(e.kind) + "\n";
+  const auto line = [&](std::string name, const std::string& value) {
+    if (value.empty()) return;
+    name.resize(12, ' ');
+    out += "  " + name + Safe(value) + "\n";
+  };
+  std::vector<std::string> builds, systems;
+  for (const auto& build : e.builds) {
+    builds.push_back(build.version + " " + build.build + " (" + Join(build.backends, " ") + ")");
+  }
+  for (const auto& system : e.systems) systems.push_back(system.system + " " + system.maturity);
+  line("installed", builds.empty() ? "no. " + e.next_step : Join(builds, ", "));
+  line("from", e.origin);
+  line("homepage", e.homepage);
+  line("license", e.license);
+  line("formats", Join(e.formats, " "));
+  line("does", Join(e.capabilities, " "));
+  line("sessions", "up to " + std::to_string(e.max_sessions));
+  line("systems", Join(systems, ", "));
+  for (const auto& backend : e.backends) {
+    out += "\n" + Paint(screen, Style::kBold, Safe(backend.name)) + " on " +
+           Safe(Join(backend.device_kinds, ", ")) + "\n";
+    Table table({"WHERE", "HOW PROVEN", "SOURCE"});
+    for (const auto& support : backend.support) {
+      std::vector<std::string> where;
+      for (const auto* part : {&support.systems, &support.vendors, &support.targets, &support.formats}) {
+        if (!part->empty()) where.push_back(Join(*part, " "));
+      }
+      table.Add({where.empty() ? "everywhere else" : Safe(Join(where, ", ")),
+                 Safe(support.maturity + (support.note.empty() ? "" : ": " + support.note)),
+                 Safe(support.source)});
+    }
+    out += table.Render(screen);
+  }
+  return out;
+}
+
 std::string RenderStatus(const DaemonStatus& s, int64_t now_s, const Screen& screen) {
   std::string out =
       Paint(screen, Style::kBold, "rumbod " + Safe(s.version)) + ", pid " + std::to_string(s.pid);

@@ -42,6 +42,17 @@ Result<DaemonStatus> Client::Status(const CallOptions& options) const {
   return out;
 }
 
+Result<EngineList> Client::Engines(const std::string& name, const CallOptions& options) const {
+  v1::ListEnginesRequest request;
+  request.set_name(name);
+  auto answer = Unary(*channel_, channel_->admin, &v1::AdminService::Stub::ListEngines, request, options);
+  if (!answer) return answer.error();
+  EngineList out;
+  for (const auto& engine : (*answer)->engines()) out.engines.push_back(From(engine));
+  out.wire = WireOf(*answer);
+  return out;
+}
+
 Result<DoctorReport> Client::Doctor(const CallOptions& options) const {
   auto answer =
       Unary(*channel_, channel_->admin, &v1::AdminService::Stub::Doctor, v1::DoctorRequest(), options);

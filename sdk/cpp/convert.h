@@ -23,6 +23,7 @@ Measured From(const v1::Measured& in);
 Loaded From(const v1::Loaded& in);
 Instance From(const v1::Instance& in);
 DaemonStatus From(const v1::GetStatusResponse& in);
+Engine From(const v1::Engine& in);
 Advice From(const v1::Advice& in);
 CheckResult From(const v1::CheckResult& in);
 Started From(const v1::Started& in);

@@ -309,6 +309,53 @@ DaemonStatus From(const v1::GetStatusResponse& in) {
   return out;
 }
 
+Engine::Support From(const v1::EngineSupport& in) {
+  Engine::Support out;
+  RUMBO_COPY_LIST(systems);
+  RUMBO_COPY_LIST(targets);
+  RUMBO_COPY_LIST(vendors);
+  RUMBO_COPY_LIST(formats);
+  RUMBO_COPY(maturity);
+  RUMBO_COPY(note);
+  RUMBO_COPY(source);
+  return out;
+}
+
+Engine::Backend From(const v1::EngineBackend& in) {
+  Engine::Backend out;
+  RUMBO_COPY(name);
+  RUMBO_COPY_LIST(device_kinds);
+  for (const auto& support : in.support()) out.support.push_back(From(support));
+  return out;
+}
+
+Engine::Build From(const v1::EngineBuild& in) {
+  Engine::Build out;
+  RUMBO_COPY(version);
+  RUMBO_COPY(build);
+  RUMBO_COPY_LIST(backends);
+  return out;
+}
+
+Engine From(const v1::Engine& in) {
+  Engine out;
+  RUMBO_COPY(name);
+  RUMBO_COPY(title);
+  RUMBO_COPY(kind);
+  RUMBO_COPY(version);
+  RUMBO_COPY(license);
+  RUMBO_COPY(homepage);
+  RUMBO_COPY(origin);
+  RUMBO_COPY_LIST(formats);
+  RUMBO_COPY_LIST(capabilities);
+  RUMBO_COPY(max_sessions);
+  for (const auto& system : in.systems()) out.systems.push_back({system.system(), system.maturity()});
+  for (const auto& backend : in.backends()) out.backends.push_back(From(backend));
+  for (const auto& build : in.builds()) out.builds.push_back(From(build));
+  RUMBO_COPY(next_step);
+  return out;
+}
+
 Advice From(const v1::Advice& in) {
   Advice out;
   RUMBO_COPY(hardware);

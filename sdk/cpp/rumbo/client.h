@@ -112,6 +112,8 @@ class Client {
                            const CallOptions& = {}) const;
   Result<InstanceList> Instances(const CallOptions& = {}) const;
   Result<DaemonStatus> Status(const CallOptions& = {}) const;
+  // All engines of the catalog, or the one named.
+  Result<EngineList> Engines(const std::string& name = "", const CallOptions& = {}) const;
   Result<DoctorReport> Doctor(const CallOptions& = {}) const;
   // Takes no new work and exits once running requests ended or `limit` passed (0: the daemon's default).
   Result<Done> Drain(std::chrono::milliseconds limit, const CallOptions& = {}) const;

@@ -365,6 +365,49 @@ struct DaemonStatus {
   Wire wire;
 };
 
+// What is known about an engine, and what of it is installed.
+struct Engine {
+  struct System {
+    std::string system;
+    std::string maturity;
+  };
+  struct Support {
+    std::vector<std::string> systems, targets, vendors, formats;  // empty: all
+    std::string maturity;
+    std::string note;
+    std::string source;
+  };
+  struct Backend {
+    std::string name;
+    std::vector<std::string> device_kinds;
+    std::vector<Support> support;  // the first whose conditions hold decides
+  };
+  struct Build {
+    std::string version;
+    std::string build;
+    std::vector<std::string> backends;
+  };
+  std::string name;
+  std::string title;
+  std::string kind;  // "worker", "process", "attached", "remote", "test"
+  std::string version;
+  std::string license;
+  std::string homepage;
+  std::string origin;
+  std::vector<std::string> formats;
+  std::vector<std::string> capabilities;
+  uint32_t max_sessions = 0;
+  std::vector<System> systems;
+  std::vector<Backend> backends;
+  std::vector<Build> builds;
+  std::string next_step;  // where nothing is installed
+};
+
+struct EngineList {
+  std::vector<Engine> engines;
+  Wire wire;
+};
+
 struct DoctorReport {
   std::vector<Finding> findings;  // worst first
   Wire wire;

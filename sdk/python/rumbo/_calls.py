@@ -60,6 +60,10 @@ def status() -> Call[types.Status]:
     return _call("AdminService", "GetStatus", lambda m: from_wire(types.Status, m))
 
 
+def engines(name: str) -> Call[list[types.Engine]]:
+    return _call("AdminService", "ListEngines", _list("engines", types.Engine), name=name)
+
+
 def doctor() -> Call[list[types.Finding]]:
     return _call("AdminService", "Doctor", _list("findings", types.Finding))
 

@@ -169,6 +169,10 @@ class AsyncClient:
         """What is wrong with this machine and the daemon, worst first."""
         return await self._unary(_calls.doctor(), timeout)
 
+    async def engines(self, name: str = "", *, timeout: Optional[float] = None) -> list[types.Engine]:
+        """What is known about engines (or the one named), and which are installed."""
+        return await self._unary(_calls.engines(name), timeout)
+
     async def models(self, *, timeout: Optional[float] = None) -> list[types.Model]:
         """Models in the store."""
         return await self._unary(_calls.models(), timeout)

@@ -165,6 +165,10 @@ class Client:
         """What is wrong with this machine and the daemon, worst first."""
         return self._unary(_calls.doctor(), timeout)
 
+    def engines(self, name: str = "", *, timeout: Optional[float] = None) -> list[types.Engine]:
+        """What is known about engines (or the one named), and which are installed."""
+        return self._unary(_calls.engines(name), timeout)
+
     def models(self, *, timeout: Optional[float] = None) -> list[types.Model]:
         """Models in the store."""
         return self._unary(_calls.models(), timeout)

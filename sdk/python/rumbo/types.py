@@ -100,6 +100,57 @@ class Status:
     engines: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class EngineSystem:
+    system: str = ""
+    maturity: str = ""
+
+
+@dataclass(slots=True)
+class EngineSupport:
+    """How proven an engine is somewhere; empty conditions hold always, the first that holds decides."""
+    systems: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    vendors: list[str] = field(default_factory=list)
+    formats: list[str] = field(default_factory=list)
+    maturity: str = ""
+    note: str = ""
+    source: str = ""
+
+
+@dataclass(slots=True)
+class EngineBackend:
+    name: str = ""
+    device_kinds: list[str] = field(default_factory=list)
+    support: list[EngineSupport] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EngineBuild:
+    version: str = ""
+    build: str = ""
+    backends: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Engine:
+    """What is known about an engine, and what of it is installed."""
+    name: str = ""
+    title: str = ""
+    kind: str = ""  # "worker", "process", "attached", "remote", "test"
+    version: str = ""
+    license: str = ""
+    homepage: str = ""
+    origin: str = ""
+    formats: list[str] = field(default_factory=list)
+    capabilities: list[str] = field(default_factory=list)
+    max_sessions: int = 0
+    systems: list[EngineSystem] = field(default_factory=list)
+    backends: list[EngineBackend] = field(default_factory=list)
+    builds: list[EngineBuild] = field(default_factory=list)
+    next_step: str = ""
+
+
 # --- models -----------------------------------------------------------------------------------------------
 
 

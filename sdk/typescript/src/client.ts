@@ -5,7 +5,7 @@ import { Cancelled, fromRpc, RumboError, WrongShape } from './errors.js';
 import { toolOf, turnOf, samplingOf, type ChatInput } from './requests.js';
 import { schemaOf, type Schema } from './schema.js';
 import type {
-  Answer, CheckResult, Chunk, Contract, Explanation, Finding, Finished, Instance, Loaded, Model, ModelDetails, Plan,
+  Answer, CheckResult, Chunk, Contract, Engine, Explanation, Finding, Finished, Instance, Loaded, Model, ModelDetails, Plan,
   PlanOverrides, Progress, RerankResult, Sampling, Started, Status, Tokens, Tool, ToolCall, Topology, Workload,
 } from './types.js';
 import { method } from './wire.js';
@@ -215,6 +215,11 @@ export class Client {
 
   async doctor(options: CallOptions = {}): Promise<Finding[]> {
     return (await this.#unary('AdminService', 'Doctor', {}, options))['findings'];
+  }
+
+  /** What is known about engines (or the one named), and which are installed. */
+  async engines(name = '', options: CallOptions = {}): Promise<Engine[]> {
+    return (await this.#unary('AdminService', 'ListEngines', { name }, options))['engines'];
   }
 
   // --- models

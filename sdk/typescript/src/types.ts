@@ -91,6 +91,36 @@ export interface Status {
   engines: string[];
 }
 
+export interface EngineSupport {
+  /** Conditions; empty ones hold always, the first entry that holds decides. */
+  systems: string[];
+  targets: string[];
+  vendors: string[];
+  formats: string[];
+  maturity: string;
+  note: string;
+  source: string;
+}
+
+/** What is known about an engine, and what of it is installed. */
+export interface Engine {
+  name: string;
+  title: string;
+  /** "worker", "process", "attached", "remote", "test" */
+  kind: string;
+  version: string;
+  license: string;
+  homepage: string;
+  origin: string;
+  formats: string[];
+  capabilities: string[];
+  maxSessions: number;
+  systems: { system: string; maturity: string }[];
+  backends: { name: string; deviceKinds: string[]; support: EngineSupport[] }[];
+  builds: { version: string; build: string; backends: string[] }[];
+  nextStep: string;
+}
+
 /** One file set that can be run. */
 export interface Variant {
   id: string;
