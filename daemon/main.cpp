@@ -29,6 +29,7 @@
 #include "daemon/supervisor/helpers.h"
 #include "daemon/supervisor/supervisor.h"
 #include "engines/api/catalog.h"
+#include "engines/api/catalog_page.h"
 
 namespace rumbo {
 namespace {
@@ -325,5 +326,7 @@ int main(int argc, char** argv) {
   if (options->version) return std::puts("rumbod " RUMBO_VERSION), 0;
   if (options->print_docs) return std::fputs(rumbo::OptionsMarkdown().c_str(), stdout), 0;
   if (options->print_manual) return std::fputs(rumbo::OptionsManual(RUMBO_VERSION).c_str(), stdout), 0;
+  if (options->print_engines)
+    return std::fputs(rumbo::EnginesMarkdown(rumbo::BuiltInCatalog()).c_str(), stdout), 0;
   return rumbo::Run(*options);
 }

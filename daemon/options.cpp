@@ -245,6 +245,8 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
       options.print_docs = true;
     else if (arg == "--print-manual")
       options.print_manual = true;
+    else if (arg == "--print-engines")
+      options.print_engines = true;
     else if (arg.rfind("--", 0) != 0)
       return Unknown(arg, "command line");
     else {
@@ -262,7 +264,8 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
       }
     }
   }
-  if (options.help || options.version || options.print_docs || options.print_manual) return options;
+  if (options.help || options.version || options.print_docs || options.print_manual || options.print_engines)
+    return options;
   RUMBO_RETURN_IF_ERROR(ReadFileInto(options, options.config, config_named));
   for (const Row& row : Rows()) {
     const char* value = row.row.environment[0] != '\0' ? std::getenv(row.row.environment) : nullptr;

@@ -37,6 +37,7 @@ struct DaemonOptions {
   bool version = false;
   bool print_docs = false;
   bool print_manual = false;
+  bool print_engines = false;
 };
 
 struct OptionRow {

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/status.h"
+#include "engines/api/catalog_page.h"
 
 namespace rumbo {
 namespace {
@@ -40,6 +41,11 @@ constexpr char kSpeed[] =
 TEST(CatalogTest, BuiltInFilesAreTheOnesInTheTree) {
   EXPECT_EQ(FileText("engines/catalog.yaml"), BuiltInCatalogYaml());
   EXPECT_EQ(FileText("engines/speed.yaml"), BuiltInSpeedYaml());
+}
+
+TEST(CatalogTest, ThePageInTheDocsIsMadeFromThisCatalog) {
+  EXPECT_TRUE(EnginesMarkdown(BuiltInCatalog()) == FileText("docs/engines.md"))
+      << "write it anew: rumbod --print-engines > docs/engines.md";
 }
 
 TEST(CatalogTest, EveryEngineOfTheDesignIsThere) {
