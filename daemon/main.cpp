@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <mutex>
+#include <optional>
 
 #include "base/os/files.h"
 #include "base/os/paths.h"
@@ -228,18 +230,25 @@ int Run(DaemonOptions options) {
   const std::string bin = ExecutableDir();
   SystemWallClock wall;
   const Calibration calibration;
+  std::mutex sandbox_mutex;
+  std::optional<Finding> sandbox_here;  // guarded by sandbox_mutex
   // The core's executor outlives all that posts to it: the other threads, the launcher, the doors.
   auto executor = NewThreadExecutor("rumbo-core");
   auto disk = NewThreadExecutor("rumbo-store");
   auto aux = NewThreadExecutor("rumbo-aux");
-  auto topology = NewTopologySource(bin, options.cache_dir, aux.get());
+  auto topology = NewTopologySource(bin, options.cache_dir, aux.get(), options.hardware_root);
   auto inspector = NewModelInspector(bin, aux.get());
   auto store = NewModelStore(
       options.state_dir, [bin](const std::string& path) { return InspectFile(bin, path); }, disk.get(),
       &wall);
   const std::vector<EngineProgram> programs = FindWorkers(bin);
-  auto launcher =
-      NewSupervisor({.load_silence = seconds(options.load_silence_s), .isolate = options.isolate}, programs);
+  SandboxJournal journal;
+  auto launcher = NewSupervisor({.load_silence = seconds(options.load_silence_s),
+                                 .isolate = options.isolate,
+                                 .catalog = options.sandbox ? &BuiltInCatalog() : nullptr,
+                                 .journal = &journal,
+                                 .cache_dir = options.cache_dir},
+                                programs);
 
   CoreOptions core_options;
   core_options.queue_limit = static_cast<uint32_t>(options.queue_limit);
@@ -264,6 +273,12 @@ int Run(DaemonOptions options) {
   hooks.drain = [](milliseconds) { ::kill(::getpid(), SIGTERM); };
   hooks.catalog = &BuiltInCatalog();
   hooks.engines = parts.engines;
+  // Known before the first probe has ended, which runs behind it.
+  aux->Post([&sandbox_mutex, &sandbox_here, bin] {
+    Finding here = SandboxHere(bin);
+    const std::lock_guard lock(sandbox_mutex);
+    sandbox_here = std::move(here);
+  });
   hooks.own_findings = [&] {
     std::vector<Finding> findings;
     bool real_engine = false;
@@ -271,6 +286,16 @@ int Run(DaemonOptions options) {
     if (!real_engine) {
       findings.push_back({Severity::kBroken, "engine.none", "", "no engine is installed beside rumbod",
                           "Build or install one: `./dev setup && ./dev build`."});
+    }
+    const std::vector<Finding> sandboxes = journal.Findings();
+    findings.insert(findings.end(), sandboxes.begin(), sandboxes.end());
+    if (!options.sandbox) {
+      findings.push_back({Severity::kWarning, "sandbox.off", "",
+                          "engines run without a sandbox: the option is off",
+                          "Leave the option sandbox on."});
+    } else if (sandboxes.empty()) {
+      const std::lock_guard lock(sandbox_mutex);
+      if (sandbox_here) findings.push_back(*sandbox_here);
     }
     return findings;
   };

@@ -26,6 +26,7 @@ struct DaemonOptions {
   int64_t http_rate = 0;
   std::string state_dir;
   std::string cache_dir;
+  std::string hardware_root = "/";
   std::string log_level;   // "error", "warning", "info", "debug"
   std::string log_format;  // "text", "json"
   int64_t keep_alive_s = 300;
@@ -33,6 +34,7 @@ struct DaemonOptions {
   int64_t drain_s = 5;
   int64_t load_silence_s = 60;
   bool isolate = true;
+  bool sandbox = true;
   bool help = false;
   bool version = false;
   bool print_docs = false;

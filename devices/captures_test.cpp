@@ -8,6 +8,7 @@
 #include "base/os/files.h"
 #include "devices/nvidia/nvidia_text.h"
 #include "devices/testing/machines.h"
+#include "devices/tools/tool_texts.h"
 
 namespace rumbo {
 namespace {
@@ -21,6 +22,7 @@ using ::testing::HasSubstr;
 Topology Probe(const std::string& tree) {
   GatherOptions options;
   options.vendor_libraries = false;
+  options.deadline = std::chrono::minutes(2);
   return Assemble(Gather(Root(CaptureDir() + "/" + tree), options).facts);
 }
 
@@ -62,6 +64,13 @@ TEST(CapturedTreeTest, EveryCardHasItsKindTargetAndMemory) {
       {"intel-cometlake", "gpu-0000:00:02.0", unified, "", {}, 0},
       {"nvidia-rtx4080", "gpu-0000:09:00.0", discrete, "sm_89", {}, 8.0e9},
   };
+  // No captured tree is without expected values: these, and those of the tests below.
+  std::set<std::string> expected{"nogpu-firecracker-vm"};
+  for (const Card& c : cards) expected.insert(c.tree);
+  EXPECT_THAT(Root(CaptureDir()).List("sysfs"), testing::ElementsAreArray(expected));
+  EXPECT_THAT(
+      Root(CaptureDir()).List("kfd"),
+      ElementsAre("mi210-8gpu-xgmi", "mi300x-cpx-8gpu-63of64partitions", "vega20-mi50-old-kernel-2gpu"));
   for (const Card& c : cards) {
     SCOPED_TRACE(c.tree);
     const Topology t = Probe(std::string("sysfs/") + c.tree);
@@ -250,6 +259,20 @@ TEST(CapturedNvidiaTest, TheTableOfAnH200AndOfOthers) {
   EXPECT_THAT(ada.gpus[0].name, HasSubstr("4080 SUPER"));
   EXPECT_EQ(ada.gpus[0].mig_enabled, std::nullopt);  // N/A is unknown, not "off"
   EXPECT_GT(ada.gpus[0].total.value_or(0), 15 * kGiB);
+}
+
+TEST(CapturedNvidiaTest, AnL40sIdleAndUnderLoad) {
+  NEED_CAPTURES();
+  const std::string file = Capture("nvidia/linux-x86_64__nvidia-l40s__595.80.txt");
+  for (const auto& [occurrence, used, free] : {std::tuple(0, 0, 45460), std::tuple(1, 1235, 44225)}) {
+    const NvidiaFacts facts = ParseNvidiaSmi(Section(file, "nvidia-smi -q", occurrence));
+    ASSERT_EQ(facts.gpus.size(), 1u);
+    EXPECT_EQ(facts.gpus[0].name, "NVIDIA L40S");
+    EXPECT_EQ(facts.gpus[0].total, 46068 * kMiB);
+    EXPECT_EQ(facts.gpus[0].reserved, 609 * kMiB);
+    EXPECT_EQ(facts.gpus[0].used, static_cast<Bytes>(used) * kMiB);
+    EXPECT_EQ(facts.gpus[0].free, static_cast<Bytes>(free) * kMiB);
+  }
 }
 
 TEST(CapturedNvidiaTest, Gb10HasNoMemoryOfItsOwn) {
@@ -445,6 +468,8 @@ TEST(CapturedToolTest, RocmSmiOfSeveralVersions) {
   for (const Expected& e : {Expected{"mi100_rocm602.json", "gpu-0000:83:00.0", 4, 34342961152u, "gfx908"},
                             Expected{"mi100_rocm571.json", "gpu-0000:1e:00.0", 6, 34342961152u, ""},
                             Expected{"rx6700xt_rocm612.json", "gpu-0000:07:00.0", 1, 12868124672u, "gfx1031"},
+                            Expected{"rx6700xt_rocm602.json", "gpu-0000:07:00.0", 1, 12868124672u, "gfx1031"},
+                            Expected{"rx6700xt_rocm571.json", "gpu-0000:07:00.0", 1, 12868124672u, ""},
                             Expected{"rx6700xt_rocm430.json", "gpu-0000:07:00.0", 1, 12868124672u, ""},
                             Expected{"vega-10-XT.json", "gpu-0000:04:00.0", 1, 17163091968u, ""},
                             Expected{"vega-20-WKS-GL-XE.json", "gpu-0000:63:00.0", 1, 34342961152u, ""}}) {
@@ -474,6 +499,31 @@ TEST(CapturedToolTest, XrtSmiNamesTheNpuWhateverTheDriverCallsIt) {
       WithTool("xrt-smi.txt",
                Capture("hosts/strix-halo-sandboxed-no-dev-nodes/xrt-smi-examine-0-devices.txt"), sandbox);
   EXPECT_EQ(s.devices.size(), 1u);
+}
+
+TEST(CapturedToolTest, AHostWithoutDeviceNodesTellsNothingThroughItsTools) {
+  NEED_CAPTURES();
+  const std::string host = "hosts/strix-halo-sandboxed-no-dev-nodes/";
+  for (const auto& [file, text] :
+       {std::pair("rocminfo.txt", "rocminfo-rc1.txt"), std::pair("rocm-smi.json", "rocm-smi.txt"),
+        std::pair("xrt-smi.txt", "xrt-smi-examine-0-devices.txt")}) {
+    FakeTree tree;  // their failures and tables hold no device to be sure of
+    EXPECT_EQ(WithTool(file, Capture(host + text), tree).devices.size(), 1u) << text;
+  }
+}
+
+TEST(CapturedToolTest, VulkaninfosMemorySectionIsReadAndCountedAsNoMemory) {
+  NEED_CAPTURES();
+  const VulkanFacts facts =
+      ParseVulkaninfo(Capture("vulkan/vulkaninfo-summary-llvmpipe-only-buildhost.txt") + "\n" +
+                      Capture("vulkan/vulkaninfo-memory-llvmpipe-buildhost.txt"));
+  ASSERT_EQ(facts.devices.size(), 1u);
+  ASSERT_EQ(facts.devices[0].heaps.size(), 1u);
+  EXPECT_EQ(facts.devices[0].heaps[0].size, 2 * kGiB);
+  EXPECT_TRUE(facts.devices[0].heaps[0].device_local);
+  Facts machine;
+  machine.vulkan = facts;
+  EXPECT_EQ(Assemble(machine).pools.size(), 1u);
 }
 
 TEST(CapturedToolTest, NvidiaSmiOfGb10InATreeWithItsMemory) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "devices/cpu/host_probe.h"
 #include "devices/pci/pci_probe.h"
@@ -125,19 +126,23 @@ void LiveReader::ReadDevice(Watched& w, LiveReading& out) const {
   out.devices.push_back(std::move(reading));
 }
 
-std::string LiveReader::Signature() const {
+std::string MachineSignature(const Root& root) {
   // Nodes made anew by a driver reload have new inodes even under their old names.
   std::string out;
   for (const char* folder : {"/sys/class/drm", "/sys/class/accel"}) {
-    for (const std::string& name : root_.List(folder)) {
+    for (const std::string& name : root.List(folder)) {
       if (name.find('-') != std::string::npos)
         continue;  // a connector, whose coming and going is a monitor's
-      out += fmt::format("{}:{};", name, root_.Inode(std::string(folder) + "/" + name));
+      out += fmt::format("{}:{};", name, root.Inode(std::string(folder) + "/" + name));
     }
   }
-  out += fmt::format("pci:{};", root_.List("/sys/bus/pci/devices").size());
-  out += "kfd:" + root_.Read("/sys/class/kfd/kfd/topology/generation_id").text + ";";
-  out += root_.Exists("/dev/nvidiactl") ? "nvidia;" : "";
+  size_t functions = 0;  // which, not only how many: a card may have been exchanged
+  for (const std::string& name : root.List("/sys/bus/pci/devices")) {
+    functions = functions * 31 + std::hash<std::string>()(name);
+  }
+  out += fmt::format("pci:{:x};", functions);
+  out += "kfd:" + root.Read("/sys/class/kfd/kfd/topology/generation_id").text + ";";
+  out += root.Exists("/dev/nvidiactl") ? "nvidia;" : "";
   return out;
 }
 
@@ -145,7 +150,7 @@ LiveReading LiveReader::Read() {
   LiveReading out;
   ReadSystem(out);
   for (Watched& w : watched_) ReadDevice(w, out);
-  out.signature = Signature();
+  out.signature = MachineSignature(root_);
   return out;
 }
 

@@ -39,6 +39,10 @@ struct LiveReading {
   std::string signature;
 };
 
+// What LiveReading::signature says of `root` at this moment. Taken before a probe it tells whether something
+// changed while that ran.
+std::string MachineSignature(const Root& root);
+
 // Reads sysfs and procfs only: no vendor library, no device node. A suspended card is not woken: reading its
 // load would, so only its power state is read. NVIDIA and Intel cards show no memory in sysfs, so their pools
 // are missing here; run rumbo-probe again where those matter.
@@ -68,7 +72,6 @@ class LiveReader {
   void Watch(const Device& device, const Topology& topology);
   void ReadSystem(LiveReading& out) const;
   void ReadDevice(Watched& watched, LiveReading& out) const;
-  std::string Signature() const;
 
   Root root_;
   std::map<std::string, std::string> dirs_;  // PciFunction key -> folder, as of construction

@@ -4,6 +4,7 @@
 #include <linux/landlock.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -163,6 +164,17 @@ absl::Status AddRules(scmp_filter_ctx filter, const SandboxOptions& options) {
   } else {
     ok = ok && add("socket") && add("socketpair");
   }
+  if (options.deny_jit) {
+    // Libraries are mapped executable from their files and never changed after that.
+    ok = ok && seccomp_rule_add(filter, deny, SCMP_SYS(mprotect), 1,
+                                SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)) == 0;
+    ok = ok && seccomp_rule_add(filter, deny, SCMP_SYS(pkey_mprotect), 1,
+                                SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)) == 0;
+    ok = ok &&
+         seccomp_rule_add(filter, deny, SCMP_SYS(mmap), 2, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC),
+                          SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS)) == 0;
+    ok = ok && add("memfd_create");
+  }
   if (options.deny_exec) ok = ok && add("execve") && add("execveat");
   if (!options.allow_threads) {
     ok = ok && add("clone") && add("fork") && add("vfork");
@@ -213,6 +225,11 @@ absl::Status EnterLimits(const SandboxOptions& options) {
 }
 
 }  // namespace
+
+std::string SandboxReport::Describe() const {
+  std::string out = landlock_abi > 0 ? "Landlock ABI " + std::to_string(landlock_abi) : "no Landlock";
+  return out + (seccomp ? ", system calls filtered" : ", no filter of system calls") + ", no new privileges";
+}
 
 absl::StatusOr<SandboxReport> EnterSandbox(const SandboxOptions& options) {
   SandboxReport report;

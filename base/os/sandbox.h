@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +21,7 @@ struct SandboxOptions {
   bool allow_unix_sockets = false;  // AF_UNIX; other families are always denied
   bool allow_threads = true;        // false: clone, fork and vfork are denied too
   bool deny_exec = true;
+  bool deny_jit = false;  // no memory that turns executable but from files: libraries load, code is not made
   // 0: left as it is.
   uint64_t max_file_bytes = 0;     // RLIMIT_FSIZE
   uint64_t max_address_bytes = 0;  // RLIMIT_AS; leave 0 for GPU runtimes, they reserve huge ranges
@@ -30,7 +33,14 @@ struct SandboxReport {
   int landlock_abi = 0;  // 0: the kernel has none, files are not confined
   bool seccomp = false;
   std::vector<std::string> missing;  // protections that the kernel does not offer, in words
+  // "Landlock ABI 7, system calls filtered, no new privileges", for people.
+  std::string Describe() const;
 };
+
+// The options as lines of text and back, to hand them to a program in its environment. Pure. Error:
+// kInvalidArgument naming the line.
+std::string SandboxToText(const SandboxOptions& options);
+absl::StatusOr<SandboxOptions> SandboxFromText(std::string_view text);
 
 // Enters the sandbox; irreversible, inherited by children and by threads made later. Call while the process
 // has one thread. Core dumps are off afterwards. Errors: kInternal where a protection that the kernel offers

@@ -1,8 +1,10 @@
 #include "base/os/sandbox.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <seccomp.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -145,6 +147,53 @@ TEST(SubprocessUnderAFilterTest, ChildrenAreStartedWithoutClone3) {
         ::_exit(result.ok() && result->out == "out\n" ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(SandboxTest, WithoutJitNoMemoryTurnsExecutableButFromFiles) {
+  for (const bool denied : {true, false}) {
+    SandboxOptions options;
+    options.read_only = {"/usr/lib", "/lib"};
+    options.deny_jit = denied;
+    EXPECT_EQ(InSandbox(options,
+                        [denied](const SandboxReport&) {
+                          void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                          if ((::mprotect(page, 4096, PROT_READ | PROT_EXEC) != 0) != denied) return 1;
+                          void* code = ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC,
+                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                          if ((code == MAP_FAILED) != denied) return 2;
+                          const int fd = ::open("/proc/self/exe", O_RDONLY);  // not named above: denied
+                          if (fd >= 0) return 3;
+                          return ::dlopen("libm.so.6", RTLD_NOW) != nullptr ? 0 : 4;  // libraries still load
+                        }),
+              0)
+        << denied;
+  }
+}
+
+TEST(SandboxTextTest, OptionsSurviveTheWayThroughText) {
+  SandboxOptions options;
+  options.read_only = {"/a b", "/c"};
+  options.read_write = {"/w"};
+  options.devices = {"/dev/dri"};
+  options.allow_threads = false;
+  options.deny_exec = false;
+  options.deny_jit = true;
+  options.max_open_files = 77;
+  const auto back = SandboxFromText(SandboxToText(options));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(SandboxToText(*back), SandboxToText(options));
+  EXPECT_EQ(back->read_only, options.read_only);
+  EXPECT_TRUE(back->deny_jit);
+  EXPECT_FALSE(back->deny_exec);
+  EXPECT_EQ(back->max_open_files, 77u);
+}
+
+TEST(SandboxTextTest, WhatIsNoLineOfItIsRefused) {
+  for (const char* text :
+       {"read relative", "read", "nonsense yes", "deny-exec maybe", "open-files -1", "open-files 1x"})
+    EXPECT_FALSE(SandboxFromText(text).ok()) << text;
+  EXPECT_TRUE(SandboxFromText("").ok());
 }
 
 }  // namespace

@@ -152,12 +152,30 @@ void CoreImpl::StartProbe() {
       if (topology.ok()) {
         topology_ = std::move(*topology);
         ledger_.SetTopology(*topology_);
+        EndInstancesOfLostDevices();
       } else {
         spdlog::error("hardware probe: {}", MessageOf(topology.status()));
       }
       for (auto& waiter : std::exchange(topology_waiters_, {})) waiter(topology.status());
     });
   });
+}
+
+void CoreImpl::EndInstancesOfLostDevices() {
+  // A device that is missing from a probe which could not ask everyone may still be there.
+  const bool whole = std::none_of(topology_->findings.begin(), topology_->findings.end(),
+                                  [](const Finding& f) { return f.code.rfind("probe.", 0) == 0; });
+  for (const auto& [id, instance] : instances_) {
+    for (const std::string& device_id : instance->info.devices) {
+      const Device* device = topology_->FindDevice(device_id);
+      if (!instance->process || instance->stopping) break;
+      if (device == nullptr ? !whole : device->present) continue;
+      EndForFault(*instance,
+                  Error(absl::StatusCode::kUnavailable, Reason::kDeviceLost,
+                        device_id + " is gone: " + (device == nullptr ? "no probe finds it" : device->reason),
+                        "Check the card and its driver; `rumbo devices` shows what is left."));
+    }
+  }
 }
 
 void CoreImpl::RefreshMemory() {
@@ -167,15 +185,7 @@ void CoreImpl::RefreshMemory() {
     spdlog::info("the machine's devices changed; probing again");
     StartProbe();
   }
-  for (const auto& [id, instance] : instances_) {
-    for (const std::string& device_id : instance->info.devices) {
-      const Device* device = topology_->FindDevice(device_id);
-      if (device == nullptr || device->present || !instance->process || instance->stopping) continue;
-      EndForFault(*instance, Error(absl::StatusCode::kUnavailable, Reason::kDeviceLost,
-                                   device_id + " is gone: " + device->reason,
-                                   "Check the card and its driver; `rumbo devices` shows what is left."));
-    }
-  }
+  EndInstancesOfLostDevices();
   for (const auto& [id, instance] : instances_) {
     if (!instance->info.pid) continue;
     std::map<std::string, Bytes> taken;

@@ -123,6 +123,7 @@ class CoreImpl final : public Core {
   void StartProbe();
   void WatchMachine();
   void RefreshMemory();
+  void EndInstancesOfLostDevices();
   absl::StatusOr<const StoredModel*> FindModel(const std::string& name) const;
   PlanRequest MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants,
                               const Workload& workload, const Contract& contract,

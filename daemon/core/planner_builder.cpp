@@ -31,7 +31,9 @@ std::string SplitText(const std::vector<double>& split) {
 CandidateBuilder::CandidateBuilder(const PlanInputs& in, const PlanOption& option)
     : in_(in), option_(option), room_(in.topology, in.request.ledger) {
   if (option.variant != nullptr) model_ = &option.variant->descriptor;
-  for (const Device* device : option.devices) accelerated_ = accelerated_ || device->kind != DeviceKind::kCpu;
+  for (const Device* device : option.devices) {
+    accelerated_ = accelerated_ || device->kind != DeviceKind::kCpu || device->software;
+  }
   for (const Device& device : in.topology.devices) {
     if (host_ == nullptr && device.kind == DeviceKind::kCpu && !device.software) host_ = &device;
   }
@@ -232,8 +234,9 @@ void CandidateBuilder::ReserveOnHost(const SideBytes& bytes, Candidate& c) const
 uint32_t CandidateBuilder::Threads() const {
   if (in_.request.overrides.threads) return *in_.request.overrides.threads;
   if (host_ == nullptr) return 1;
-  return static_cast<uint32_t>(
-      std::max(1, host_->threads_allowed.value_or(host_->cores_physical.value_or(1))));
+  // A second thread on a core waits for the first one's vector units.
+  const int allowed = host_->threads_allowed.value_or(host_->cores_physical.value_or(1));
+  return static_cast<uint32_t>(std::max(1, std::min(allowed, host_->cores_physical.value_or(allowed))));
 }
 
 void CandidateBuilder::CommonSettings(const Trial& trial, Candidate& c) const {

@@ -44,6 +44,11 @@ std::string Join(const std::vector<std::string>& words) {
   return out;
 }
 
+// What support hangs on is the chip's target, not what it is sold as.
+std::string Named(const Device& device) {
+  return device.name + (device.gfx_target.empty() ? "" : " (" + device.gfx_target + ")");
+}
+
 class Enumerator {
  public:
   Enumerator(const PlanRequest& request, const Topology& topology, const EngineCatalog& catalog)
@@ -154,7 +159,10 @@ class Enumerator {
       const auto access =
           std::find_if(device.backends.begin(), device.backends.end(),
                        [&](const BackendSupport& b) { return b.name == option.backend->name; });
-      if (access == device.backends.end() || !In(option.backend->device_kinds, Word(device.kind))) continue;
+      if (access == device.backends.end()) continue;
+      // A renderer on the CPU stands where a GPU would, for those who name it.
+      const bool renderer = device.software && request_.overrides.device == device.id;
+      if (!renderer && !In(option.backend->device_kinds, Word(device.kind))) continue;
       PlanOption one = option;
       one.devices = {&device};
       one.access = {&*access};
@@ -194,7 +202,7 @@ class Enumerator {
     if (!device.usable && !device.software) {
       return no(Reason::kDeviceNotUsable, device.name + " is not usable: " + device.reason);
     }
-    if (!access.usable) {
+    if (!access.usable && !(device.software && named)) {
       return no(Reason::kBackendUnavailable,
                 option.backend->name + " does not work on " + device.name + ": " + access.reason);
     }
@@ -216,18 +224,19 @@ class Enumerator {
     const auto rule = std::find_if(option.backend->support.begin(), option.backend->support.end(),
                                    [&](const CatalogRule& r) { return Holds(r, subject); });
     if (rule == option.backend->support.end()) {
-      return no(Reason::kUnverified, "nothing is known about " + option.engine->title + " on " + device.name);
+      return no(Reason::kUnverified,
+                "nothing is known about " + option.engine->title + " on " + Named(device));
     }
     option.maturity = Weaker(rule->maturity, system_word);
     const std::string note = rule->note.empty() ? "" : ": " + rule->note;
     if (option.maturity == "unsupported") {
       return no(Reason::kBackendUnavailable,
-                option.engine->title + " does not support " + device.name + note);
+                option.engine->title + " does not support " + Named(device) + note);
     }
     const bool chosen = named || !request_.overrides.engine.empty();
     if (In(catalog_.never_automatic, option.maturity) && !chosen) {
-      return no(Reason::kUnverified, option.engine->title + " on " + device.name + " is " + option.maturity +
-                                         ", so it is never chosen by itself" + note);
+      return no(Reason::kUnverified, option.engine->title + " on " + Named(device) + " is " +
+                                         option.maturity + ", so it is never chosen by itself" + note);
     }
     if (!rule->note.empty()) option.notes.push_back(rule->note);
     Apply(*rule, option);

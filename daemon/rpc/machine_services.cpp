@@ -56,8 +56,11 @@ class DeviceWatch : public std::enable_shared_from_this<DeviceWatch> {
     if (!last_ || now.devices.size() != last_->devices.size() || now.pools.size() != last_->pools.size())
       return true;
     for (size_t i = 0; i < now.devices.size(); ++i) {
-      if (now.devices[i].id != last_->devices[i].id || now.devices[i].usable != last_->devices[i].usable)
+      const Device &a = now.devices[i], &b = last_->devices[i];
+      if (a.id != b.id || a.usable != b.usable || a.present != b.present || a.driver != b.driver ||
+          a.driver_version != b.driver_version || a.reason != b.reason) {
         return true;
+      }
     }
     for (size_t i = 0; i < now.pools.size(); ++i) {
       const Bytes a = now.pools[i].free_bytes.value_or(0), b = last_->pools[i].free_bytes.value_or(0);

@@ -2,13 +2,15 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <boost/json.hpp>
+#include <cstdlib>
+#include <mutex>
 
 #include "base/os/files.h"
 #include "base/os/subprocess.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "devices/api/steering.h"
 #include "devices/api/topology_json.h"
 #include "devices/live.h"
 #include "devices/profiles/profile.h"
@@ -79,8 +81,11 @@ std::optional<Bytes> AnonymousBytes(int64_t pid) {
 
 class ProbedTopology final : public TopologySource {
  public:
-  ProbedTopology(std::string bin_dir, std::string cache_dir, Executor* executor)
-      : bin_dir_(std::move(bin_dir)), cache_dir_(std::move(cache_dir)), executor_(executor) {}
+  ProbedTopology(std::string bin_dir, std::string cache_dir, Executor* executor, std::string root)
+      : bin_dir_(std::move(bin_dir)),
+        cache_dir_(std::move(cache_dir)),
+        executor_(executor),
+        root_(std::move(root)) {}
 
   void Probe(Callback<Topology> done) override {
     executor_->Post([this, done = std::move(done)] { done(RunProbe()); });
@@ -88,14 +93,19 @@ class ProbedTopology final : public TopologySource {
 
   bool RefreshMemory(Topology& topology) override {
     if (topology.source != "probe") return false;
-    if (!live_ || generation_ != probes_.load()) {
-      live_ = std::make_unique<LiveReader>(topology);
-      generation_ = probes_.load();
-      signature_.clear();
+    {
+      std::lock_guard lock(mutex_);
+      std::string made_for = std::to_string(probes_);  // a topology may come to us later than its probe
+      for (const Device& d : topology.devices) made_for += " " + d.id + "=" + d.driver;
+      if (!live_ || made_for_ != made_for) {
+        live_ = std::make_unique<LiveReader>(topology, root_);
+        made_for_ = std::move(made_for);
+        signature_ = probed_signature_;  // a change while the probe ran is one, too
+      }
     }
     const LiveReading reading = live_->Read();
     ApplyLive(reading, topology);
-    const bool changed = !signature_.empty() && signature_ != reading.signature;
+    const bool changed = signature_ != reading.signature;
     signature_ = reading.signature;
     return changed;
   }
@@ -112,10 +122,16 @@ class ProbedTopology final : public TopologySource {
   absl::StatusOr<Topology> RunProbe() {
     SpawnSpec spec;
     spec.argv = {bin_dir_ + "/rumbo-probe", "--json"};
+    if (!root_.live()) spec.argv.insert(spec.argv.end(), {"--root", root_.prefix()});
     if (!cache_dir_.empty()) spec.argv.insert(spec.argv.end(), {"--cache-dir", cache_dir_, "--measure-cpu"});
     spec.env = CleanEnvironment();
+    // Not to steer a driver (the probe's children are without them) but to be reported and honoured.
+    for (const char* name : kSteeringVariables) {
+      if (const char* value = std::getenv(name)) spec.env.push_back(std::string(name) + "=" + value);
+    }
     // Drivers see device nodes and groups of the real user only outside a user namespace.
     spec.isolate = false;
+    std::string signature = MachineSignature(root_);
     const auto result = RunHelper(spec, kProbeDeadline, kMaxTopology);
     const auto failed = [](const std::string& what) {
       return Error(absl::StatusCode::kUnavailable, Reason::kProbeFailed, "the hardware probe " + what,
@@ -126,19 +142,24 @@ class ProbedTopology final : public TopologySource {
     if (!result->exit.exited || result->exit.code != 0) {
       return failed("ended with " + result->exit.Describe() + ": " + EscapeForLog(result->err));
     }
-    ++probes_;
     auto topology = TopologyFromJson(result->out);
     if (!topology.ok()) return failed("answered nonsense: " + MessageOf(topology.status()));
+    std::lock_guard lock(mutex_);
+    ++probes_;
+    probed_signature_ = std::move(signature);
     return topology;
   }
 
   const std::string bin_dir_;
   const std::string cache_dir_;
   Executor* const executor_;
-  std::atomic<int> probes_{0};
+  const Root root_;
+  std::mutex mutex_;
+  int probes_ = 0;                // guarded by mutex_
+  std::string probed_signature_;  // of the machine before that probe; guarded by mutex_
   // The core's executor.
-  std::unique_ptr<LiveReader> live_;  // of the topology of probe number generation_
-  int generation_ = 0;
+  std::unique_ptr<LiveReader> live_;
+  std::string made_for_;  // which topology `live_` watches
   std::string signature_;
 };
 
@@ -160,13 +181,31 @@ absl::StatusOr<ModelDescriptor> InspectFile(const std::string& bin_dir, const st
                "The file is damaged or hostile; get it again from its source.");
 }
 
+Finding SandboxHere(const std::string& bin_dir) {
+  SpawnSpec spec;
+  spec.argv = {bin_dir + "/rumbo-inspect", "--sandbox"};
+  spec.env = CleanEnvironment();
+  const auto result = RunHelper(spec, std::chrono::seconds(2), 4096);
+  const bool ended = result.ok() && !result->timed_out && result->exit.exited;
+  std::string text = ended ? EscapeForLog(result->out, 600) : "rumbo-inspect does not answer";
+  if (!ended || result->exit.code == 1) {
+    return {Severity::kBroken, "sandbox.unavailable", "", "no sandbox can be entered here: " + text,
+            "Run `rumbo-inspect --sandbox` to see."};
+  }
+  // 3: entered, with parts missing.
+  const bool whole = result->exit.code == 0;
+  return {whole ? Severity::kInfo : Severity::kWarning, whole ? "sandbox.level" : "sandbox.missing", "",
+          "readers of model files and engines run with " + text, whole ? "" : "Use a newer kernel."};
+}
+
 std::unique_ptr<ModelInspector> NewModelInspector(std::string bin_dir, Executor* executor) {
   return std::make_unique<Inspector>(std::move(bin_dir), executor);
 }
 
 std::unique_ptr<TopologySource> NewTopologySource(std::string bin_dir, std::string cache_dir,
-                                                  Executor* executor) {
-  return std::make_unique<ProbedTopology>(std::move(bin_dir), std::move(cache_dir), executor);
+                                                  Executor* executor, std::string root) {
+  return std::make_unique<ProbedTopology>(std::move(bin_dir), std::move(cache_dir), executor,
+                                          std::move(root));
 }
 
 }  // namespace rumbo

@@ -11,6 +11,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "base/os/subprocess.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "daemon/supervisor/sandbox_profile.h"
 #include "daemon/supervisor/worker_client.h"
 
 namespace rumbo {
@@ -30,14 +32,13 @@ using std::chrono::milliseconds;
 // The last lines of a stream of text, bounded.
 class Tail {
  public:
-  // Appends and calls `line` with each line that became complete.
+  // Appends and calls `line` with each line that became complete; where it says no the line is not kept.
   template <typename F>
   void Append(std::string_view text, F line) {
     for (const char c : text) {
       if (c == '\n' || partial_.size() >= kMaxLine) {
         if (!partial_.empty()) {
-          line(partial_);
-          lines_.push_back(std::move(partial_));
+          if (line(partial_)) lines_.push_back(std::move(partial_));
           if (lines_.size() > kMaxLines) lines_.pop_front();
         }
         partial_.clear();
@@ -90,9 +91,13 @@ class Worker : public std::enable_shared_from_this<Worker> {
     spawn.argv.insert(spawn.argv.end(), program->args.begin(), program->args.end());
     spawn.env = CleanEnvironment();
     spawn.env.push_back("RUMBO_ENGINE_FD=3");
-    spawn.env.push_back("GGML_VK_VISIBLE_DEVICES=" + VulkanSelectors());
+    // The chosen devices and no others, whatever else the machine has.
+    spawn.env.push_back("GGML_VK_VISIBLE_DEVICES=" + Selectors("vulkan"));
+    spawn.env.push_back("HIP_VISIBLE_DEVICES=" + Selectors("hip"));
+    spawn.env.push_back("CUDA_VISIBLE_DEVICES=" + Selectors(spec_.backend == "hip" ? "hip" : "cuda"));
     spawn.fds = {{theirs.get(), 3}, {err_write.get(), 1}, {err_write.get(), 2}};
     spawn.isolate = options_.isolate;
+    if (const absl::Status sandboxed = AddSandbox(spawn); !sandboxed.ok()) return End(sandboxed);
     auto child = Spawn(spawn);
     if (!child.ok()) {
       return End(
@@ -100,6 +105,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
     }
     child_ = std::move(*child);
     running_ = true;
+    if (options_.journal != nullptr) options_.journal->Started(spec_.engine, spec_.backend, child_.isolated);
     theirs.reset();
     err_write.reset();
     socket_.reset(::fcntl(ours.get(), F_DUPFD_CLOEXEC, 3));
@@ -165,11 +171,48 @@ class Worker : public std::enable_shared_from_this<Worker> {
   }
 
  private:
-  std::string VulkanSelectors() const {
+  std::string Selectors(const std::string& backend) const {
     std::string out;
-    if (spec_.backend != "vulkan") return out;
+    if (spec_.backend != backend) return out;
     for (const std::string& selector : spec_.device_selectors) out += (out.empty() ? "" : ",") + selector;
     return out;
+  }
+
+  // A worker that cannot have its sandbox does not start: nothing runs without in its stead.
+  absl::Status AddSandbox(SpawnSpec& spawn) const {
+    if (options_.catalog == nullptr) return absl::OkStatus();
+    const CatalogEngine* engine = options_.catalog->Find(spec_.engine);
+    if (engine == nullptr) return Internal("the catalog has no engine " + spec_.engine);
+    SandboxFolders folders;
+    if (const char* home = std::getenv("HOME")) folders.home = home;
+    folders.cache = spec_.cache_dir;
+    if (spec_.backend != "cpu" && !options_.cache_dir.empty()) {
+      folders.drivers = options_.cache_dir + "/drivers";
+      RUMBO_RETURN_IF_ERROR(MakeDirectories(folders.drivers, 0700));
+      std::erase_if(spawn.env, [](const std::string& v) { return v.rfind("XDG_CACHE_HOME=", 0) == 0; });
+      spawn.env.push_back("XDG_CACHE_HOME=" + folders.drivers);
+    }
+    RUMBO_ASSIGN_OR_RETURN(SandboxOptions sandbox, WorkerSandbox(*engine, spec_, folders));
+    // Drivers that the user named for the loader, in his own environment.
+    for (const char* name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {
+      const char* list = spec_.backend == "vulkan" ? std::getenv(name) : nullptr;
+      for (std::string_view rest = list == nullptr ? "" : list; !rest.empty();) {
+        const size_t colon = std::min(rest.find(':'), rest.size());
+        if (rest.starts_with('/')) sandbox.read_only.emplace_back(rest.substr(0, colon));
+        rest.remove_prefix(std::min(colon + 1, rest.size()));
+      }
+    }
+    spawn.env.push_back("RUMBO_WORKER_SANDBOX=" + SandboxToText(sandbox));
+    return absl::OkStatus();
+  }
+
+  // False where the line is about the sandbox and not among the engine's own words.
+  bool OnLine(const std::string& line) {
+    spdlog::info("{}: {}", spec_.instance_id, EscapeForLog(line));
+    const std::string path =
+        options_.journal == nullptr ? "" : options_.journal->Line(spec_.engine, spec_.backend, line);
+    denied_ = denied_ || !path.empty();
+    return line.rfind("rumbo-sandbox ", 0) != 0 || line.rfind("rumbo-sandbox failed", 0) == 0;
   }
 
   void ArmSilence() {
@@ -202,14 +245,12 @@ class Worker : public std::enable_shared_from_this<Worker> {
   }
 
   void ReadStderr() {
-    stderr_.async_read_some(asio::buffer(buffer_),
-                            [self = shared_from_this()](const boost::system::error_code& error, size_t n) {
-                              if (error) return self->stderr_.close();
-                              self->tail_.Append({self->buffer_, n}, [&](const std::string& line) {
-                                spdlog::info("{}: {}", self->spec_.instance_id, EscapeForLog(line));
-                              });
-                              self->ReadStderr();
-                            });
+    stderr_.async_read_some(
+        asio::buffer(buffer_), [self = shared_from_this()](const boost::system::error_code& error, size_t n) {
+          if (error) return self->stderr_.close();
+          self->tail_.Append({self->buffer_, n}, [&](const std::string& line) { return self->OnLine(line); });
+          self->ReadStderr();
+        });
   }
 
   void OnExit() {
@@ -218,7 +259,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
     while (stderr_.is_open()) {
       const size_t n = stderr_.read_some(asio::buffer(buffer_), error);
       if (error || n == 0) break;
-      tail_.Append({buffer_, n}, [](const std::string&) {});
+      tail_.Append({buffer_, n}, [this](const std::string& line) { return OnLine(line); });
     }
     KillTree(child_);
     const ExitStatus exit = Reap(child_);
@@ -227,7 +268,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
     absl::Status status;
     if (!stopping_) {
       const std::string last = tail_.Text();
-      const std::string words = last.empty() ? "" : "; its last lines: " + last;
+      std::string words = last.empty() ? "" : "; its last lines: " + last;
+      if (!ready_ && options_.journal != nullptr)
+        options_.journal->FailedToStart(spec_.engine, spec_.backend);
+      if (!ready_ && denied_) words = "; its sandbox denied it what `rumbo doctor` names" + words;
       if (!failure_.ok()) {
         status = failure_;
         if (ReasonOf(failure_) != Reason::kModelInvalid && !last.empty()) {
@@ -270,6 +314,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   absl::Status failure_;
   std::shared_ptr<WorkerClient> client_;
   Tail tail_;
+  bool denied_ = false;  // its sandbox denied it a path
   asio::posix::stream_descriptor exit_watch_;
   asio::posix::stream_descriptor stderr_;
   asio::steady_timer silence_;
@@ -379,7 +424,7 @@ std::vector<EngineProgram> FindWorkers(const std::string& bin_dir) {
     programs.push_back(std::move(program));
   }
   if (::access((bin_dir + "/rumbo-fake").c_str(), X_OK) == 0) {
-    programs.push_back({{"fake", "", "1", {"cpu"}}, bin_dir + "/rumbo-fake", {}});
+    programs.push_back({{"fake", "", "1", {"cpu", "vulkan"}}, bin_dir + "/rumbo-fake", {}});
   }
   return programs;
 }

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/supervisor/sandbox_journal.h"
+#include "engines/api/catalog.h"
 #include "engines/api/engine.h"
 
 namespace rumbo {
@@ -18,6 +20,11 @@ struct EngineProgram {
 struct SupervisorOptions {
   std::chrono::milliseconds load_silence{60000};  // a load without a sign of life for so long has hung
   bool isolate = true;                            // see SpawnSpec::isolate
+  // Where the sandbox of each engine and backend is written; null: workers run without one. Both outlive the
+  // supervisor.
+  const EngineCatalog* catalog = nullptr;
+  SandboxJournal* journal = nullptr;  // may be null
+  std::string cache_dir;              // GPU drivers get a folder of it for compiled shaders; "" none
 };
 
 // Starts workers, watches them, and ends them with everything they started.

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/os/files.h"
 #include "base/status.h"
 
 namespace rumbo {
@@ -177,6 +178,69 @@ TEST_F(SupervisorTest, LoadErrorOfTheWorkerKeepsItsReason) {
   auto handle = launcher_->Launch(Fake({{"load_error", "bad tensor"}}), launched.Callbacks());
   ASSERT_TRUE(launched.WaitExit());
   EXPECT_EQ(ReasonOf(launched.exit), Reason::kModelInvalid) << launched.exit;
+}
+
+// The fake worker inside the sandbox that the catalog gives it.
+class SandboxedSupervisorTest : public SupervisorTest {
+ protected:
+  SandboxedSupervisorTest() {
+    options_.catalog = &BuiltInCatalog();
+    options_.journal = &journal_;
+    launcher_ = NewSupervisor(options_, FindWorkers(RUMBO_BIN_DIR));
+  }
+  ~SandboxedSupervisorTest() override { launcher_.reset(); }
+  std::string Said(const std::string& code) const {
+    for (const Finding& f : journal_.Findings()) {
+      if (f.code == code) return f.text;
+    }
+    return "";
+  }
+  SandboxJournal journal_;
+};
+
+TEST_F(SandboxedSupervisorTest, AWorkerAnswersFromInsideAndItsLevelIsKnown) {
+  Launched launched;
+  auto handle = launcher_->Launch(Fake(), launched.Callbacks());
+  ASSERT_TRUE(launched.WaitReady()) << launched.exit;
+  auto answer = std::make_shared<Answer>();
+  auto call = launched.engine->Generate(Prompt(100), Engine::Deadline::max(), answer);
+  ASSERT_TRUE(answer->WaitEnd());
+  EXPECT_TRUE(answer->status.ok()) << answer->status;
+  EXPECT_EQ(answer->tokens, 100u);
+  const auto status = ReadFile("/proc/" + std::to_string(launched.pid) + "/status", 64 << 10);
+  ASSERT_TRUE(status.ok());
+  EXPECT_NE(status->find("NoNewPrivs:\t1"), std::string::npos);
+  EXPECT_NE(status->find("Seccomp:\t2"), std::string::npos);
+  EXPECT_NE(Said("sandbox.level").find("fake (cpu) runs with "), std::string::npos) << Said("sandbox.level");
+  EXPECT_NE(Said("sandbox.level").find("system calls filtered"), std::string::npos);
+}
+
+TEST_F(SandboxedSupervisorTest, ADeniedPathIsNamedAndTheFailureSaysWhereToLook) {
+  Launched launched;
+  auto handle =
+      launcher_->Launch(Fake({{"open_path", "/etc/passwd"}, {"exit_code", "3"}}), launched.Callbacks());
+  ASSERT_TRUE(launched.WaitExit());
+  if (Said("sandbox.level").find("no Landlock") != std::string::npos)
+    GTEST_SKIP() << "this kernel has no Landlock";
+  EXPECT_EQ(ReasonOf(launched.exit), Reason::kEngineStartFailed);
+  EXPECT_NE(MessageOf(launched.exit).find("`rumbo doctor` names"), std::string::npos) << launched.exit;
+  EXPECT_EQ(MessageOf(launched.exit).find("opened /etc/passwd"), std::string::npos) << launched.exit;
+  EXPECT_NE(Said("sandbox.denied").find("fake (cpu) was denied /etc/passwd"), std::string::npos)
+      << Said("sandbox.denied");
+}
+
+TEST_F(SandboxedSupervisorTest, WithoutTheSandboxThatItShallHaveNothingStarts) {
+  EngineCatalog catalog = BuiltInCatalog();
+  for (CatalogEngine& engine : catalog.engines) {
+    if (engine.name == "fake") engine.sandbox["jit"] = "perhaps";
+  }
+  options_.catalog = &catalog;
+  auto launcher = NewSupervisor(options_, FindWorkers(RUMBO_BIN_DIR));
+  Launched launched;
+  auto handle = launcher->Launch(Fake(), launched.Callbacks());
+  ASSERT_TRUE(launched.WaitExit());
+  EXPECT_EQ(launched.pid, 0);
+  EXPECT_EQ(ReasonOf(launched.exit), Reason::kInvalidArgument) << launched.exit;
 }
 
 TEST_F(SupervisorTest, GarbageOnTheWireEndsTheWorkerAndTheRequest) {

@@ -4,11 +4,13 @@
 
 #include "devices/assemble/gpu.h"
 #include "devices/assemble/remedies.h"
+#include "devices/assemble/visibility.h"
 
 namespace rumbo {
 namespace {
 
 constexpr uint32_t kNvidia = 0x10de;
+constexpr const char* kUnset = "Unset the variable in the daemon's environment to use this GPU so.";
 constexpr const char* kNotAsked = "not asked: vendor libraries speak only for the running machine";
 
 bool IsNvidia(const GpuRecord& r) {
@@ -86,6 +88,11 @@ BackendSupport VulkanBackend(const Facts& facts, const GpuRecord& r, const Devic
     ExplainMissingVulkan(facts, d, b);
     return b;
   }
+  if (const std::string hidden = HiddenFromVulkan(facts, *r.vulkan); !hidden.empty()) {
+    b.reason = "hidden by " + hidden;
+    b.remedy = kUnset;
+    return b;
+  }
   b.usable = true;
   b.reason = fmt::format("listed by {}", r.vulkan->driver.empty() ? "a Vulkan driver" : r.vulkan->driver);
   b.version = r.vulkan->driver_info.empty() ? r.vulkan->api_version : r.vulkan->driver_info;
@@ -93,51 +100,24 @@ BackendSupport VulkanBackend(const Facts& facts, const GpuRecord& r, const Devic
   return b;
 }
 
-// "0,2" or UUIDs: whether `index` may be seen. Runtimes stop at the first entry they do not know.
-bool Hidden(const std::string& list, int index) {
-  std::string_view rest = list;
-  while (true) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    const auto n = ParseI64(rest.substr(0, comma));
-    if (!n) return !rest.substr(0, comma).starts_with("GPU-");  // a UUID: cannot be told from here
-    if (*n < 0) return true;
-    if (*n == index) return false;
-    if (comma == rest.size()) return true;
-    rest.remove_prefix(comma + 1);
-  }
-}
-
-// The variable that hides the GPU from HIP; "" none.
-std::string HiddenBy(const Facts& facts, const GpuRecord& r) {
-  if (r.kfd == nullptr) return "";
-  int ordinal = 0;
-  for (const KfdNode& node : facts.kfd.gpus) {
-    if (&node == r.kfd) break;
-    ++ordinal;
-  }
-  for (const char* name : {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
-    const auto it = facts.environment.find(name);
-    if (it != facts.environment.end() && Hidden(it->second, ordinal)) return it->first + "=" + it->second;
-  }
-  return "";
-}
-
 BackendSupport HipBackend(const Facts& facts, const GpuRecord& r, const Device& d, Topology& topology) {
   BackendSupport b;
   b.name = "hip";
   b.pools = d.pools;
   if (facts.hip) b.version = facts.hip->version;
+  const std::string hidden = HiddenFromHip(facts, r);
+  if (!hidden.empty()) {
+    b.reason = "hidden by " + hidden;
+    b.remedy = kUnset;
+    return b;
+  }
   if (r.hip != nullptr) {
     b.usable = true;
     b.reason = "listed by HIP";
     b.selector = std::to_string(r.hip->index);
     return b;
   }
-  const std::string hidden = HiddenBy(facts, r);
-  if (!hidden.empty()) {
-    b.reason = "hidden by " + hidden;
-    b.remedy = "Unset the variable in the daemon's environment to use this GPU through HIP.";
-  } else if (r.kfd == nullptr && facts.kfd.present) {
+  if (r.kfd == nullptr && facts.kfd.present) {
     b.reason = "the kernel's compute driver (KFD) does not list it";
     b.remedy = "Use Vulkan, or a kernel and GPU that ROCm supports.";
   } else if (!facts.kfd.present && facts.live && !facts.host.wsl) {
@@ -170,6 +150,11 @@ BackendSupport CudaBackend(const Facts& facts, const GpuRecord& r, const Device&
   b.name = "cuda";
   b.pools = d.pools;
   if (facts.nvidia) b.version = facts.nvidia->cuda_version;
+  if (const std::string hidden = HiddenFromCuda(facts, r); !hidden.empty()) {
+    b.reason = "hidden by " + hidden;
+    b.remedy = kUnset;
+    return b;
+  }
   if (r.nvidia != nullptr && facts.nvidia->source != "proc") {
     b.usable = true;
     b.reason = "listed by " + facts.nvidia->source;
@@ -242,8 +227,8 @@ void AddSoftwareRenderers(const Facts& facts, Topology& topology) {
     d.evidence = {"Vulkan device type: " + v.type, "Vulkan driver: " + v.driver + " " + v.driver_info};
     BackendSupport b;
     b.name = "vulkan";
-    b.usable = true;
-    b.reason = "works, slower than the CPU backend; only when named";
+    b.reason = "software renderer, not used: slower than the CPU itself";
+    b.remedy = d.remedy;
     b.version = v.driver_info;
     b.selector = std::to_string(v.index);
     b.pools = d.pools;

@@ -5,11 +5,6 @@
 namespace rumbo {
 namespace {
 
-std::string EnvironmentOf(const Facts& facts, const char* name) {
-  const auto it = facts.environment.find(name);
-  return it == facts.environment.end() ? "" : it->second;
-}
-
 void AboutMemory(const Facts& facts, const GpuRecord& r, const Device& d, Topology& topology) {
   if (r.amd == nullptr) return;
   const auto say = [&](Severity severity, const char* code, std::string text, std::string remedy) {
@@ -57,12 +52,13 @@ void AboutRuntime(const Facts& facts, const GpuRecord& r, const Device& d, Topol
     say(Severity::kInfo, "gpu.suspended",
         d.name + " is suspended; looking at it does not wake it, using it does.", "");
   }
-  const std::string override = EnvironmentOf(facts, "HSA_OVERRIDE_GFX_VERSION");
-  if (!override.empty() && d.vendor == "AMD") {
+  // Also where it is set to nothing: some runtimes read that as gfx000.
+  const auto override = facts.environment.find("HSA_OVERRIDE_GFX_VERSION");
+  if (override != facts.environment.end() && d.vendor == "AMD") {
     say(Severity::kWarning, "gpu.hsa_override",
         fmt::format("HSA_OVERRIDE_GFX_VERSION={} makes ROCm take {} for another chip; wrong kernels crash or "
                     "compute nonsense.",
-                    override, d.gfx_target.empty() ? d.name : d.gfx_target),
+                    override->second, d.gfx_target.empty() ? d.name : d.gfx_target),
         "Unset it; the daemon's engines are chosen for the real chip.");
   }
   if (d.gfx_target == "gfx1151" && r.kfd != nullptr && !r.kfd->cwsr_size) {

@@ -278,6 +278,23 @@ TEST(PartitionTest, OfACardWithUnknownMemoryUsesWhatTheCardUses) {
   EXPECT_THAT(t.FindDevice("gpu-0000:05:00.1")->pools, ElementsAre("pool-system"));
 }
 
+TEST(PartitionTest, AVirtualFunctionIsACardOfItsOwnAndSaysSo) {
+  FakeTree tree;
+  AddMemory(tree, 1500, 1400);
+  const std::string dir = AddPci(tree, {"0000:05:02.0", "0x1002", "0x74b5", "0x00", "0x120000", "amdgpu"});
+  tree.Link(dir + "/physfn", "../0000:05:00.0");
+  AddDrm(tree, "0000:05:02.0", 0);
+  AddAmdMemory(tree, dir, 206141652992u, 0, 800000000000u, 0);
+  tree.File(dir + "/gpu_busy_percent", "N/A\n");  // what a guest sees of metrics
+  AddKfd(tree, {2, 1216, 90402, 0x0510, 0x74b5, 128, 206141652992u, 77, ""});
+  const Topology t = TopologyOf(tree);
+  const Device& gpu = *t.FindDevice("gpu-0000:05:02.0");
+  EXPECT_EQ(gpu.memory_kind, MemoryKind::kDiscrete);
+  EXPECT_EQ(gpu.gfx_target, "gfx942");
+  EXPECT_EQ(t.FindPool("pool-vram-0000:05:02.0")->total_bytes, 206141652992u);
+  EXPECT_THAT(gpu.evidence, Contains("SR-IOV: a virtual function"));
+}
+
 // --- several GPUs ---
 
 TEST(HybridTest, ApuAndTwoCardsKeepTheirOwnMemory) {

@@ -11,9 +11,34 @@ bool HasGpu(const Topology& topology, std::string_view vendor) {
   });
 }
 
+// What in the environment steers runtimes. Engines do not inherit it, so without a device it is a fact only.
+void AddEnvironmentFindings(const Facts& facts, Topology& topology) {
+  for (const auto& [name, value] : facts.environment) {
+    const bool filter = name.find("VISIBLE_DEVICES") != std::string::npos;
+    if (name == "HSA_OVERRIDE_GFX_VERSION") {
+      if (HasGpu(topology, "AMD")) continue;  // said for the card it lies about
+      topology.findings.push_back(
+          {Severity::kInfo, "env.hsa_override", "",
+           name + "=" + value + " is set, though no AMD GPU is here; engines do not inherit it.", ""});
+    } else if (filter) {
+      topology.findings.push_back(
+          {Severity::kInfo, "env.visible_devices", "",
+           name + "=" + value + " is set: the GPUs that it leaves out are not used through that runtime.",
+           HasGpu(topology, "") ? "Unset it in the daemon's environment to use all GPUs." : ""});
+    } else {
+      topology.findings.push_back({Severity::kInfo, "env.ignored", "",
+                                   name + "=" + value +
+                                       " is set; devices are named by their PCI address "
+                                       "here, so it changes nothing.",
+                                   ""});
+    }
+  }
+}
+
 }  // namespace
 
 void AddRuntimeFindings(const Facts& facts, Topology& topology) {
+  AddEnvironmentFindings(facts, topology);
   const auto say = [&](Severity severity, const char* code, std::string text, std::string remedy) {
     topology.findings.push_back({severity, code, "", std::move(text), std::move(remedy)});
   };

@@ -9,8 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <string_view>
 #include <thread>
+
+#include "devices/api/steering.h"
 
 extern char** environ;
 
@@ -40,6 +45,20 @@ bool Drain(UniqueFd& fd, std::string& into, size_t limit) {
   return true;
 }
 
+// Our environment without what steers vendor runtimes: a child's ordinals are those of the whole machine.
+std::vector<char*> ChildEnvironment() {
+  std::vector<char*> out;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool steers = std::any_of(std::begin(kSteeringVariables), std::end(kSteeringVariables),
+                                    [&](const char* word) { return name == word; });
+    if (!steers) out.push_back(*variable);
+  }
+  out.push_back(nullptr);
+  return out;
+}
+
 // The last line, which is where programs say why.
 std::string LastLine(const std::string& text) {
   const size_t end = text.find_last_not_of("\r\n ");
@@ -52,7 +71,7 @@ std::string LastLine(const std::string& text) {
 
 }  // namespace
 
-Child::Child(std::vector<std::string> argv) {
+ProbeChild::ProbeChild(std::vector<std::string> argv) {
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0) {
     spawn_error_ = errno;
@@ -70,6 +89,7 @@ Child::Child(std::vector<std::string> argv) {
   std::vector<char*> arguments;
   for (std::string& a : argv) arguments.push_back(a.data());
   arguments.push_back(nullptr);
+  const std::vector<char*> environment = ChildEnvironment();
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -79,15 +99,16 @@ Child::Child(std::vector<std::string> argv) {
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
-  spawn_error_ = posix_spawnp(&pid_, argv[0].c_str(), &actions, &attributes, arguments.data(), environ);
+  spawn_error_ =
+      posix_spawnp(&pid_, argv[0].c_str(), &actions, &attributes, arguments.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (spawn_error_ != 0) pid_ = -1;
 }
 
-Child::~Child() { Kill(); }
+ProbeChild::~ProbeChild() { Kill(); }
 
-void Child::Kill() {
+void ProbeChild::Kill() {
   if (pid_ <= 0) return;
   kill(-pid_, SIGKILL);
   // A child stuck inside a driver cannot be reaped now; init gets it when this short-lived process ends.
@@ -97,7 +118,7 @@ void Child::Kill() {
   pid_ = -1;
 }
 
-Child::Outcome Child::Finish(Time::time_point deadline) {
+ProbeChild::Outcome ProbeChild::Finish(Time::time_point deadline) {
   Outcome outcome;
   if (pid_ <= 0) {
     outcome.error =

@@ -12,7 +12,7 @@ namespace rumbo {
 //
 // Threading: one thread per object. Start() where possible long before Finish(), so that children run side
 // by side.
-class Child {
+class ProbeChild {
  public:
   struct Outcome {
     bool ok = false;  // exited with 0 in time
@@ -22,10 +22,10 @@ class Child {
   };
 
   // `argv[0]` is looked up in PATH where it has no slash. stdin is /dev/null.
-  explicit Child(std::vector<std::string> argv);
-  ~Child();
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
+  explicit ProbeChild(std::vector<std::string> argv);
+  ~ProbeChild();
+  ProbeChild(const ProbeChild&) = delete;
+  ProbeChild& operator=(const ProbeChild&) = delete;
 
   // Waits until the child ends or `deadline` passes, then makes sure that it and what it started are gone.
   Outcome Finish(std::chrono::steady_clock::time_point deadline);

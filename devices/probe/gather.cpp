@@ -8,10 +8,9 @@
 #include <memory>
 #include <mutex>
 
+#include "devices/api/steering.h"
 #include "devices/nvidia/nvidia_text.h"
 #include "devices/probe/child.h"
-
-extern char** environ;
 
 namespace rumbo {
 namespace {
@@ -60,7 +59,7 @@ bool Collect(Slot& slot, Time::time_point deadline, const Probe& probe, Facts& f
 }
 
 template <typename T>
-T Parse(const char* name, const Child::Outcome& outcome, Facts& facts) {
+T Parse(const char* name, const ProbeChild::Outcome& outcome, Facts& facts) {
   T out;
   if (outcome.ok) {
     auto parsed = json_fields::FromJson<T>(outcome.output, name, "");
@@ -83,7 +82,7 @@ bool HasNvidia(const Root& root, const Facts& facts) {
 }
 
 // NVML first; where it fails nvidia-smi, then /proc.
-void AddNvidia(const Root& root, Child* nvml, Time::time_point deadline, Facts& facts) {
+void AddNvidia(const Root& root, ProbeChild* nvml, Time::time_point deadline, Facts& facts) {
   facts.nvidia_node = root.Access("/dev/nvidiactl");
   std::string error;
   if (nvml != nullptr) {
@@ -91,7 +90,7 @@ void AddNvidia(const Root& root, Child* nvml, Time::time_point deadline, Facts& 
     error = facts.nvidia->error;
     if (error.empty()) return;
     if (HasNvidia(root, facts)) {
-      const Child::Outcome smi = Child({"nvidia-smi", "-q", "-x"}).Finish(deadline);
+      const ProbeChild::Outcome smi = ProbeChild({"nvidia-smi", "-q", "-x"}).Finish(deadline);
       if (smi.ok) facts.nvidia = ParseNvidiaSmi(smi.output);
     }
   }
@@ -103,9 +102,7 @@ void AddNvidia(const Root& root, Child* nvml, Time::time_point deadline, Facts& 
 }
 
 void AddEnvironment(Facts& facts) {
-  for (const char* name :
-       {"HSA_OVERRIDE_GFX_VERSION", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
-        "GPU_DEVICE_ORDINAL", "GGML_VK_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
+  for (const char* name : kSteeringVariables) {
     if (const char* value = getenv(name)) facts.environment.emplace(name, std::string(value).substr(0, 1000));
   }
 }
@@ -122,10 +119,10 @@ Gathered GatherWith(const Root& root, const GatherOptions& options, const Probe&
   Gathered out;
   Facts& facts = out.facts;
   facts.live = root.live();
-  std::unique_ptr<Child> vulkan, hip, nvml;
+  std::unique_ptr<ProbeChild> vulkan, hip, nvml;
   if (options.vendor_libraries && root.live()) {
     const auto ask = [&](const char* name) {
-      return std::make_unique<Child>(std::vector<std::string>{options.self, "--vendor", name});
+      return std::make_unique<ProbeChild>(std::vector<std::string>{options.self, "--vendor", name});
     };
     vulkan = ask("vulkan"), hip = ask("hip"), nvml = ask("nvml");
   }

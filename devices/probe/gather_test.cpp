@@ -93,8 +93,8 @@ TEST(GatherTest, EnrichingProbesSeeWhatThePciProbeFound) {
   EXPECT_EQ(GatherWith(tree.root(), {}, finder, {&counter}).facts.environment.at("seen"), "1");
 }
 
-Child::Outcome RunShell(const std::string& script, milliseconds limit = milliseconds(20000)) {
-  return Child({"/bin/sh", "-c", script}).Finish(Time::now() + limit);
+ProbeChild::Outcome RunShell(const std::string& script, milliseconds limit = milliseconds(20000)) {
+  return ProbeChild({"/bin/sh", "-c", script}).Finish(Time::now() + limit);
 }
 
 TEST(ChildTest, OutputIsReadToItsEnd) {
@@ -112,7 +112,7 @@ TEST(ChildTest, ExitCodesAndLastWordsAreReported) {
 TEST(ChildTest, SignalsAreReported) { EXPECT_THAT(RunShell("kill -SEGV $$").error, HasSubstr("signal 11")); }
 
 TEST(ChildTest, AMissingProgramIsReported) {
-  EXPECT_THAT(Child({"/no/such/program"}).Finish(Time::now() + milliseconds(5000)).error,
+  EXPECT_THAT(ProbeChild({"/no/such/program"}).Finish(Time::now() + milliseconds(5000)).error,
               HasSubstr("cannot start"));
 }
 
@@ -123,7 +123,7 @@ TEST(ChildTest, TooMuchOutputIsCut) {
 }
 
 TEST(ChildTest, AnAnswerThatWasThereInTimeCountsAfterTheDeadline) {
-  Child quick({"/bin/sh", "-c", "echo here"});
+  ProbeChild quick({"/bin/sh", "-c", "echo here"});
   EXPECT_TRUE(RunShell("sleep 60", milliseconds(1000)).timed_out);
   const auto outcome = quick.Finish(Time::now() - milliseconds(1));
   EXPECT_TRUE(outcome.ok) << outcome.error;

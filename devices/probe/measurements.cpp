@@ -36,8 +36,8 @@ std::vector<Measurement> MeasureGpus(const std::string& self, std::vector<Findin
   std::vector<Measurement> out;
   // One after the other: two at once would share the memory they measure.
   for (const char* what : {"vulkan-measure", "hip-measure"}) {
-    const auto outcome =
-        Child({self, "--vendor", what}).Finish(std::chrono::steady_clock::now() + std::chrono::minutes(1));
+    const auto outcome = ProbeChild({self, "--vendor", what})
+                             .Finish(std::chrono::steady_clock::now() + std::chrono::minutes(1));
     if (!outcome.ok) {
       findings.push_back({Severity::kWarning, "probe.measure_failed", "",
                           fmt::format("{}: {}.", what, outcome.error),

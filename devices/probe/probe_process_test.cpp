@@ -78,6 +78,12 @@ TEST(ProbeProcessTest, TheRealVulkanLoaderNeverMakesAGpuOfASoftwareRenderer) {
   EXPECT_EQ(d->kind, DeviceKind::kCpu);
   EXPECT_TRUE(d->software);
   EXPECT_FALSE(d->usable);
+  ASSERT_EQ(d->backends.size(), 1u);
+  EXPECT_EQ(d->backends[0].name, "vulkan");
+  EXPECT_FALSE(d->backends[0].usable);
+  EXPECT_THAT(d->backends[0].reason, HasSubstr("software renderer, not used"));
+  EXPECT_FALSE(d->backends[0].remedy.empty());
+  for (const Device& other : run.topology.devices) EXPECT_NE(other.kind, DeviceKind::kGpu);
 }
 
 TEST(ProbeProcessTest, TheRealHipWithoutACardIsAFactNotAFault) {
@@ -128,6 +134,38 @@ TEST(ProbeProcessTest, AHangIsCutAtTheDeadline) {
   EXPECT_THAT(Find(run.topology, "probe.hip_failed")->text, HasSubstr("deadline"));
   EXPECT_EQ(run.topology.FindDevice("gpu-0000:03:00.0"), nullptr);
   EXPECT_NE(run.topology.FindDevice("gpu-0000:83:00.0"), nullptr);
+}
+
+TEST(CaseC04Test, AHangingVulkanIsUnavailableWithinTheDeadline) {
+  const ProbeRun run = Probe("--json --deadline-ms 700", Fakes("FAKE_VULKAN=hang"));
+  ASSERT_EQ(run.exit_code, 0);
+  EXPECT_LT(run.seconds, 20);
+  ASSERT_NE(Find(run.topology, "vulkan.unavailable"), nullptr);
+  EXPECT_THAT(Find(run.topology, "vulkan.unavailable")->text, HasSubstr("deadline"));
+  EXPECT_NE(run.topology.FindDevice("gpu-0000:03:00.0"), nullptr);  // HIP's answer came
+}
+
+TEST(CaseC04Test, AMissingLoaderIsUnavailable) {
+  FakeTree libraries;  // found before the real one, and no library at all
+  for (const char* name : {"/libvulkan.so.1", "/libvulkan.so"}) libraries.File(name, "no library");
+  const ProbeRun run = Probe("--json", "LD_LIBRARY_PATH=" + libraries.dir());
+  ASSERT_EQ(run.exit_code, 0);
+  ASSERT_NE(Find(run.topology, "vulkan.unavailable"), nullptr);
+  EXPECT_THAT(Find(run.topology, "vulkan.unavailable")->text, HasSubstr("Vulkan unavailable: "));
+  EXPECT_EQ(run.topology.FindDevice("software-llvmpipe"), nullptr);
+}
+
+TEST(ProbeProcessTest, WhatSteersRuntimesIsReportedAndNotInherited) {
+  // The fake HIP crashes where it is steered: it must never see the variable.
+  const ProbeRun run = Probe("--json", Fakes("HSA_OVERRIDE_GFX_VERSION=11.0.0 HIP_VISIBLE_DEVICES=5"));
+  ASSERT_EQ(run.exit_code, 0);
+  EXPECT_EQ(Find(run.topology, "probe.hip_failed"), nullptr);
+  ASSERT_NE(Find(run.topology, "gpu.hsa_override"), nullptr);
+  EXPECT_THAT(Find(run.topology, "gpu.hsa_override")->text, HasSubstr("HSA_OVERRIDE_GFX_VERSION=11.0.0"));
+  const Device* gpu = run.topology.FindDevice("gpu-0000:03:00.0");
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_FALSE(gpu->backends.at(0).usable);
+  EXPECT_THAT(gpu->backends.at(0).reason, HasSubstr("hidden by HIP_VISIBLE_DEVICES=5"));
 }
 
 TEST(ProbeProcessTest, ChatterOnStdoutDoesNotSpoilTheAnswer) {
@@ -185,10 +223,26 @@ TEST(ProbeProcessTest, AHipCopyIsTimedAndItsResultChecked) {
   ASSERT_NE(d, nullptr);
   EXPECT_GT(d->bandwidth_bytes_s.value.value_or(0), 1e9);
   EXPECT_THAT(d->bandwidth_bytes_s.source, HasSubstr("with hip"));
+  EXPECT_GT(d->fp32_flops.value.value_or(0), 1e9);
+  EXPECT_THAT(d->fp32_flops.source, HasSubstr("plain matrix kernel with hip"));
   const ProbeRun broken = Probe("--json --measure", Fakes("FAKE_HIP=broken"));
   EXPECT_EQ(broken.topology.FindDevice("gpu-0000:03:00.0")->bandwidth_bytes_s.value, std::nullopt);
   ASSERT_NE(Find(broken.topology, "probe.measure_failed"), nullptr);
   EXPECT_THAT(Find(broken.topology, "probe.measure_failed")->text, HasSubstr("result is wrong"));
+}
+
+TEST(ProbeProcessTest, AHipMatrixKernelThatFailsCostsItsFigureOnly) {
+  for (const auto& [behaviour, why] : {std::pair("FAKE_HIP=nocompile", "does not compile"),
+                                       std::pair("FAKE_HIP=wrong", "matrix kernel's result is wrong")}) {
+    const ProbeRun run = Probe("--json --measure", Fakes(behaviour));
+    ASSERT_EQ(run.exit_code, 0);
+    const Device* d = run.topology.FindDevice("gpu-0000:03:00.0");
+    ASSERT_NE(d, nullptr);
+    EXPECT_TRUE(d->bandwidth_bytes_s.value.has_value()) << behaviour;
+    EXPECT_EQ(d->fp32_flops.value, std::nullopt) << behaviour;
+    ASSERT_NE(Find(run.topology, "probe.measure_failed"), nullptr) << behaviour;
+    EXPECT_THAT(Find(run.topology, "probe.measure_failed")->text, HasSubstr(why));
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ inline std::string GibBytes(uint64_t n) { return std::to_string(n * kGiB); }
 inline Facts FactsOf(const FakeTree& tree) {
   GatherOptions options;
   options.vendor_libraries = false;
+  options.deadline = std::chrono::minutes(2);  // tests run beside others
   return Gather(tree.root(), options).facts;
 }
 inline Topology TopologyOf(const FakeTree& tree) { return Assemble(FactsOf(tree)); }

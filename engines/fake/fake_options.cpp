@@ -48,6 +48,10 @@ absl::Status SetAtLoad(FakeOptions* o, std::string_view key, std::string_view va
     o->load_error = value;
     return absl::OkStatus();
   }
+  if (key == "open_path") {
+    o->open_path = value;
+    return absl::OkStatus();
+  }
   if (key == "stderr") {
     o->stderr_text = value;
     return absl::OkStatus();

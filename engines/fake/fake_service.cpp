@@ -47,6 +47,12 @@ class FakeLoad final : public grpc::ServerWriteReactor<engine::v1::LoadResponse>
         return;
       }
       options_ = *std::move(options);
+      if (!options_.open_path.empty()) {
+        if (FILE* file = std::fopen(options_.open_path.c_str(), "r")) {
+          std::fprintf(stderr, "opened %s\n", options_.open_path.c_str());
+          std::fclose(file);
+        }
+      }
       if (!options_.stderr_text.empty()) std::fprintf(stderr, "%s\n", options_.stderr_text.c_str());
       if (options_.load_hang) {
         hanging_.store(true);

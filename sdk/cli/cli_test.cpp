@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -137,13 +138,33 @@ TEST_F(CliTest, ErrorsHaveTheirDocumentedExitCodes) {
 }
 
 TEST_F(CliTest, WithoutADaemonTheExitCodeIsFive) {
-  for (const char* command : {"ps", "devices", "models", "doctor", "status"}) {
+  for (const char* command : {"ps", "devices", "models", "status"}) {
     const auto outcome = Program::Run(Spec({command, "--json"}));
     EXPECT_EQ(outcome.exit_code, 5);
     EXPECT_EQ(outcome.out, "");
     EXPECT_THAT(outcome.err, HasSubstr("rumbo: no daemon runs"));
     EXPECT_THAT(outcome.err, HasSubstr("rumbod"));
   }
+}
+
+TEST_F(CliTest, DoctorLooksAtTheMachineWithoutADaemon) {
+  Program::Spec spec = Spec({"doctor", "--json"});
+  spec.env.emplace_back("HSA_OVERRIDE_GFX_VERSION", "11.0.0");
+  const auto outcome = Program::Run(spec);
+  EXPECT_EQ(outcome.err, "");
+  const bj::value document = bj::parse(outcome.out);
+  std::map<std::string, std::string> said;
+  bool broken = false;
+  for (const bj::value& finding : document.at("findings").as_array()) {
+    said[finding.at("code").as_string().c_str()] = finding.at("text").as_string().c_str();
+    broken = broken || finding.at("severity") == "broken";
+  }
+  EXPECT_EQ(outcome.exit_code, broken ? 1 : 0);
+  EXPECT_THAT(said["daemon.not_running"], HasSubstr("not running"));
+  EXPECT_EQ(said.count("probe.failed"), 0u) << said["probe.failed"];
+  const std::string about = said["env.hsa_override"] + said["gpu.hsa_override"];  // the latter beside a card
+  EXPECT_THAT(about, HasSubstr("HSA_OVERRIDE_GFX_VERSION=11.0.0"));
+  EXPECT_THAT(Program::Run(Spec({"doctor"})).out, HasSubstr("The daemon is not running"));
 }
 
 TEST_F(CliTest, HelpAndVersionGoToStandardOutput) {

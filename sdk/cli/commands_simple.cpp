@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/os/paths.h"
 #include "sdk/cli/commands.h"
+#include "sdk/cli/local_doctor.h"
 #include "sdk/cli/render.h"
 #include "sdk/cpp/json.h"
 
@@ -31,13 +32,24 @@ int Devices(const Client& client, const Session& s) {
   return topology ? Show(s, topology->wire, RenderTopology(*topology, s.out)) : Fail(topology.error());
 }
 
+int ExitCodeOf(const std::vector<Finding>& findings, int shown) {
+  const bool broken =
+      std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.severity == "broken"; });
+  return broken ? kExitFailed : shown;
+}
+
+int LocalDoctor(const Session& s) {
+  const LocalReport report = DoctorWithoutDaemon();
+  const bool written =
+      Print(s.options.json ? report.json + "\n" : RenderDoctor({report.findings, {}}, s.out));
+  return ExitCodeOf(report.findings, written ? kExitOk : kExitFailed);
+}
+
 int Doctor(const Client& client, const Session& s) {
   auto report = client.Doctor();
+  if (!report && report.error().reason == Reason::kDaemonUnreachable) return LocalDoctor(s);
   if (!report) return Fail(report.error());
-  const int shown = Show(s, report->wire, RenderDoctor(*report, s.out));
-  const bool broken = std::any_of(report->findings.begin(), report->findings.end(),
-                                  [](const Finding& f) { return f.severity == "broken"; });
-  return broken ? kExitFailed : shown;
+  return ExitCodeOf(report->findings, Show(s, report->wire, RenderDoctor(*report, s.out)));
 }
 
 int Status(const Client& client, const Session& s) {
@@ -198,6 +210,9 @@ int RunSimpleCommand(const Session& session) {
       {"check", Check},     {"unload", Unload}, {"pin", Pin},        {"plan", MakePlan},
       {"explain", Explain}, {"advise", Advise}, {"embed", Embed},    {"tokenize", Tokenize}};
   auto client = Client::Connect({.app = "rumbo"});
+  if (!client && session.options.command == "doctor" && client.error().reason == Reason::kDaemonUnreachable) {
+    return LocalDoctor(session);
+  }
   if (!client) return Fail(client.error());
   return kCommands.at(session.options.command)(*client, session);
 }

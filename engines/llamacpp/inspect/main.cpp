@@ -31,10 +31,11 @@ namespace {
 
 int Usage() {
   std::fputs(
-      "usage: rumbo-inspect (--fd N [--fd N ...] | PATH) [--json]\n"
+      "usage: rumbo-inspect (--fd N [--fd N ...] | PATH) [--json] | --sandbox\n"
       "  PATH    a .gguf file (the other parts of a split model are found beside it), or a folder with\n"
       "          config.json and *.safetensors\n"
-      "  --fd N  the same, already open (several for a split model, in order)\n",
+      "  --fd N  the same, already open (several for a split model, in order)\n"
+      "  --sandbox  only says what this program is confined by on this machine\n",
       stderr);
   return 2;
 }
@@ -67,7 +68,7 @@ void OnFatalSignal(int) {
   ::_exit(1);
 }
 
-absl::Status Confine() {
+absl::StatusOr<SandboxReport> Confine() {
   SandboxOptions options;
   options.allow_threads = false;
   options.max_file_bytes = 64 * kMiB;
@@ -75,17 +76,28 @@ absl::Status Confine() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   options.max_address_bytes = 4 * kGiB;
 #endif
-  RUMBO_ASSIGN_OR_RETURN(const SandboxReport report, EnterSandbox(options));
-  for (const std::string& missing : report.missing)
-    std::fprintf(stderr, "rumbo-inspect: %s\n", missing.c_str());
-  return absl::OkStatus();
+  return EnterSandbox(options);
+}
+
+// What a reader is confined by on this machine. 0: all of it, 3: the kernel lacks a part, 1: not to be had.
+int ShowSandbox() {
+  const auto report = Confine();
+  std::string text = report.ok() ? report->Describe() : MessageOf(report.status());
+  if (report.ok()) {
+    for (const std::string& missing : report->missing) text += "; " + missing;
+  }
+  Print(text);
+  return !report.ok() ? 1 : report->missing.empty() ? 0 : 3;
 }
 
 int Run(const ModelFiles& files) {
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU})
     ::signal(signal, OnFatalSignal);
   ggml_log_set([](ggml_log_level, const char* text, void*) { std::fputs(text, stderr); }, nullptr);
-  if (const absl::Status confined = Confine(); !confined.ok()) return Fail(confined);
+  const auto confined = Confine();
+  if (!confined.ok()) return Fail(confined.status());
+  for (const std::string& missing : confined->missing)
+    std::fprintf(stderr, "rumbo-inspect: %s\n", missing.c_str());
   std::vector<int> fds;
   for (const UniqueFd& fd : files.fds) fds.push_back(fd.get());
   const auto descriptor = files.folder ? DescribeSafetensors(files) : DescribeGguf(fds, files.names);
@@ -100,6 +112,7 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--json") continue;
+    if (arg == "--sandbox" && argc == 2) return ShowSandbox();
     if (arg == "--fd" && i + 1 < argc) {
       char* end = nullptr;
       const long fd = std::strtol(argv[++i], &end, 10);

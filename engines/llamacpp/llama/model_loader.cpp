@@ -125,6 +125,15 @@ std::string CpuVariant() {
   return variant;
 }
 
+// ggml's name of the device: our environment shows the chosen devices alone (GGML_VK_VISIBLE_DEVICES and its
+// like), in the order of the selectors, and ggml counts what it sees.
+const char* DeviceFamily(const LoadSpec& spec) {
+  return spec.backend == "vulkan" ? "Vulkan" : spec.backend == "hip" ? "ROCm" : "CUDA";
+}
+std::string DeviceName(const LoadSpec& spec, size_t position) {
+  return DeviceFamily(spec) + std::to_string(position);
+}
+
 absl::Status ChooseDevices(const LoadSpec& spec, std::vector<ggml_backend_dev_t>* devices) {
   if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == nullptr) {
     return Error(absl::StatusCode::kFailedPrecondition, Reason::kBackendUnavailable,
@@ -132,8 +141,12 @@ absl::Status ChooseDevices(const LoadSpec& spec, std::vector<ggml_backend_dev_t>
                  "Run `./dev setup` again, or use another pack.");
   }
   if (!spec.backend.empty() && spec.backend != "cpu") {
-    for (const std::string& selector : spec.device_selectors) {
+    for (size_t i = 0; i < spec.device_selectors.size(); ++i) {
+      const std::string& selector = spec.device_selectors[i];
       ggml_backend_dev_t device = ggml_backend_dev_by_name(selector.c_str());
+      if (device == nullptr && selector.rfind(DeviceFamily(spec), 0) != 0) {
+        device = ggml_backend_dev_by_name(DeviceName(spec, i).c_str());
+      }
       if (device == nullptr) {
         return Error(absl::StatusCode::kFailedPrecondition, Reason::kDeviceNotUsable,
                      "llama.cpp sees no device " + selector + " of backend " + spec.backend,
@@ -190,11 +203,14 @@ std::string PoolName(ggml_backend_buffer_type_t type) {
   return ggml_backend_dev_name(device);
 }
 
-void ReportMemory(LoadedModel* loaded) {
+void ReportMemory(const LoadSpec& spec, LoadedModel* loaded) {
   const bool recurrent = llama_model_is_recurrent(loaded->model);
   std::map<std::pair<std::string, std::string>, Bytes> sums;
   for (const auto& [type, bytes] : llama_get_memory_breakdown(loaded->context)) {
-    const std::string pool = PoolName(type);
+    std::string pool = PoolName(type);
+    for (size_t i = 0; i < spec.device_selectors.size(); ++i) {
+      if (pool == DeviceName(spec, i)) pool = spec.device_selectors[i];
+    }
     sums[{pool, "weights"}] += bytes.model;
     sums[{pool, recurrent ? "recurrent_state" : "kv_cache"}] += bytes.context;
     sums[{pool, "compute"}] += bytes.compute;
@@ -318,7 +334,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, con
   if (!progress(0.9, "context")) return cancelled;
   RUMBO_RETURN_IF_ERROR(MakeContext(spec, loaded.get()));
   AttachThreads(loaded.get());
-  ReportMemory(loaded.get());
+  ReportMemory(spec, loaded.get());
   loaded->end_of_text = EndOfTextTokens(*loaded);
   loaded->backend_variant = CpuVariant();
   loaded->engine_version = std::string("llama.cpp ") + llama_version() + " (" RUMBO_PACK ")";

@@ -19,8 +19,10 @@ namespace rumbo {
 struct LoadSpec {
   std::vector<std::string> files;
   EngineSettings settings;
-  std::string backend;                        // "cpu", "vulkan", ...; "": cpu
-  std::vector<std::string> device_selectors;  // ggml device names, for backends other than cpu
+  std::string backend;  // "cpu", "vulkan", ...; "": cpu
+  // For backends other than cpu: names of ggml ("Vulkan0"), or numbers and UUIDs of a runtime whose
+  // environment shows these devices alone, in this order. Memory is reported under the same words.
+  std::vector<std::string> device_selectors;
 };
 
 // A model with its context. Destroyed in the right order.
