@@ -160,9 +160,8 @@ class Enumerator {
           std::find_if(device.backends.begin(), device.backends.end(),
                        [&](const BackendSupport& b) { return b.name == option.backend->name; });
       if (access == device.backends.end()) continue;
-      // A renderer on the CPU stands where a GPU would, for those who name it.
-      const bool renderer = device.software && request_.overrides.device == device.id;
-      if (!renderer && !In(option.backend->device_kinds, Word(device.kind))) continue;
+      // A renderer on the CPU stands where a GPU would: refused below unless it is named.
+      if (!device.software && !In(option.backend->device_kinds, Word(device.kind))) continue;
       PlanOption one = option;
       one.devices = {&device};
       one.access = {&*access};

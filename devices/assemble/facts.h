@@ -38,7 +38,7 @@ struct Facts {
   std::optional<NvidiaFacts> nvidia;
   NodeAccess nvidia_node;  // /dev/nvidiactl
 
-  std::vector<Measurement> measured;  // what our kernels reached here, now or earlier
+  std::vector<DeviceMeasurement> measured;  // what our kernels reached here, now or earlier
 
   // What steers vendor runtimes: HSA_OVERRIDE_GFX_VERSION, HIP_VISIBLE_DEVICES ... as set for this process.
   std::map<std::string, std::string> environment;

@@ -193,7 +193,7 @@ void ReportVirtualDisplays(const Facts& facts, Topology& topology) {
 
 // What was measured here beats what a table says; the faster of two backends counts.
 void SetMeasured(const Facts& facts, const VulkanDevice* vulkan, const HipDevice* hip, Device& d) {
-  for (const Measurement& m : facts.measured) {
+  for (const DeviceMeasurement& m : facts.measured) {
     const bool by_vulkan = m.backend == "vulkan" && vulkan != nullptr && m.key == vulkan->uuid &&
                            m.driver_info == vulkan->driver_info;
     const bool by_hip =

@@ -282,7 +282,7 @@ TEST(PartitionTest, AVirtualFunctionIsACardOfItsOwnAndSaysSo) {
   FakeTree tree;
   AddMemory(tree, 1500, 1400);
   const std::string dir = AddPci(tree, {"0000:05:02.0", "0x1002", "0x74b5", "0x00", "0x120000", "amdgpu"});
-  tree.Link(dir + "/physfn", "../0000:05:00.0");
+  tree.Dir("/sys/devices/pci0000:00/0000:05:00.0").Link(dir + "/physfn", "../0000:05:00.0");
   AddDrm(tree, "0000:05:02.0", 0);
   AddAmdMemory(tree, dir, 206141652992u, 0, 800000000000u, 0);
   tree.File(dir + "/gpu_busy_percent", "N/A\n");  // what a guest sees of metrics

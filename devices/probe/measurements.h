@@ -10,10 +10,10 @@ namespace rumbo {
 
 // Runs the timing kernels in children (`self` --vendor vulkan-measure, hip-measure), a minute each at most. A
 // child that fails leaves a finding; a runtime that is not there leaves nothing.
-std::vector<Measurement> MeasureGpus(const std::string& self, std::vector<Finding>& findings);
+std::vector<DeviceMeasurement> MeasureGpus(const std::string& self, std::vector<Finding>& findings);
 
 // "gpu-measured.json" in `cache_dir`; empty where it is missing or broken, and nothing without a `cache_dir`.
-std::vector<Measurement> LoadMeasurements(const std::string& cache_dir);
-bool StoreMeasurements(const std::string& cache_dir, const std::vector<Measurement>& measured);
+std::vector<DeviceMeasurement> LoadMeasurements(const std::string& cache_dir);
+bool StoreMeasurements(const std::string& cache_dir, const std::vector<DeviceMeasurement>& measured);
 
 }  // namespace rumbo

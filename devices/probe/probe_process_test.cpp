@@ -98,6 +98,17 @@ TEST(ProbeProcessTest, TheRealHipWithoutACardIsAFactNotAFault) {
   EXPECT_EQ(Find(run.topology, "probe.hip_failed"), nullptr);
 }
 
+TEST(ProbeProcessTest, NoNvidiaDriverIsAFactNotAFault) {
+  if (Root().Exists("/proc/driver/nvidia")) GTEST_SKIP() << "this machine has NVIDIA's driver";
+  const ProbeRun run = Probe("--json");
+  ASSERT_EQ(run.exit_code, 0);
+  const Finding* nvml = Find(run.topology, "nvml.unavailable");
+  ASSERT_NE(nvml, nullptr);
+  EXPECT_EQ(nvml->severity, Severity::kInfo);
+  EXPECT_THAT(nvml->text, HasSubstr("NVML unavailable: "));
+  EXPECT_EQ(Find(run.topology, "probe.nvml_failed"), nullptr);
+}
+
 TEST(ProbeProcessTest, LibrariesThatAnswerAreJoined) {
   const ProbeRun run = Probe("--json", Fakes());
   ASSERT_EQ(run.exit_code, 0);

@@ -204,7 +204,7 @@ Measurements MeasureHip() {
     out.error = hip.library.name() + " lacks a symbol that every HIP has";
   }
   for (int i = 0; out.error.empty() && i < hip.count; ++i) {
-    Measurement m;
+    DeviceMeasurement m;
     m.backend = "hip";
     m.key = hip.Address(i);
     m.driver_info = hip.version;

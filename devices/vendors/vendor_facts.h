@@ -57,7 +57,7 @@ struct HipFacts {
 };
 
 // What small kernels of our own reached on one device; nullopt where that one failed.
-struct Measurement {
+struct DeviceMeasurement {
   std::string backend;      // "vulkan", "hip"
   std::string key;          // VulkanDevice::uuid, HipDevice::address
   std::string driver_info;  // measured with this driver or HIP version; another one makes it stale
@@ -70,7 +70,7 @@ struct Measurement {
 
 struct Measurements {
   std::string error;
-  std::vector<Measurement> devices;
+  std::vector<DeviceMeasurement> devices;
 };
 
 template <typename V, typename T>
@@ -107,7 +107,7 @@ void VisitFields(V& v, T& x) {
 }
 
 template <typename V, typename T>
-requires std::is_same_v<std::remove_const_t<T>, Measurement>
+requires std::is_same_v<std::remove_const_t<T>, DeviceMeasurement>
 void VisitFields(V& v, T& x) {
   v("backend", x.backend), v("key", x.key), v("driver_info", x.driver_info), v("name", x.name);
   v("copy_bytes_s", x.copy_bytes_s);

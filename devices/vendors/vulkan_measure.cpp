@@ -37,7 +37,7 @@ std::optional<double> BestTime(VulkanCompute& gpu, const VulkanCompute::Kernel& 
   return best;
 }
 
-void MeasureCopy(VulkanCompute& gpu, Bytes bytes, Measurement& out) {
+void MeasureCopy(VulkanCompute& gpu, Bytes bytes, DeviceMeasurement& out) {
   const VulkanBuffer source = gpu.MakeBuffer(bytes, false), target = gpu.MakeBuffer(bytes, false);
   const auto kernel = gpu.MakeKernel(kCopyCode, std::size(kCopyCode), {source, target});
   gpu.Fill(source, 1.5f);
@@ -56,7 +56,7 @@ void MeasureCopy(VulkanCompute& gpu, Bytes bytes, Measurement& out) {
   out.buffer_bytes = bytes;
 }
 
-void MeasureMatmul(VulkanCompute& gpu, uint32_t n, Measurement& out) {
+void MeasureMatmul(VulkanCompute& gpu, uint32_t n, DeviceMeasurement& out) {
   const Bytes bytes = Bytes{n} * n * sizeof(float);
   const VulkanBuffer a = gpu.MakeBuffer(bytes, false), b = gpu.MakeBuffer(bytes, false),
                      c = gpu.MakeBuffer(bytes, false);
@@ -83,7 +83,7 @@ Measurements MeasureVulkan() {
   out.error = instance.error();
   for (size_t i = 0; i < instance.devices().size(); ++i) {
     const VulkanDevice described = ReadVulkanDevice(instance, static_cast<int>(i));
-    Measurement m;
+    DeviceMeasurement m;
     m.backend = "vulkan";
     m.key = described.uuid;
     m.driver_info = described.driver_info;

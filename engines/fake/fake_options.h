@@ -16,7 +16,7 @@ struct FakeOptions {
   bool load_hang = false;      // the load never ends and reports nothing
   std::string load_error;      // the load fails with this text (FAILED_PRECONDITION, MODEL_INVALID)
   int exit_code = -1;          // >= 0: the process ends with this code during the load
-  std::string open_path;       // opened for reading at load, whatever comes of it
+  std::string open_path;       // without the first slash; opened for reading at load, whatever comes of it
   std::string stderr_text;     // written to stderr at load, followed by a newline
   uint64_t weights_bytes = 0;  // reported as taken, not really taken
   uint64_t kv_bytes = 0;

@@ -48,7 +48,7 @@ class FakeLoad final : public grpc::ServerWriteReactor<engine::v1::LoadResponse>
       }
       options_ = *std::move(options);
       if (!options_.open_path.empty()) {
-        if (FILE* file = std::fopen(options_.open_path.c_str(), "r")) {
+        if (FILE* file = std::fopen(("/" + options_.open_path).c_str(), "r")) {
           std::fprintf(stderr, "opened %s\n", options_.open_path.c_str());
           std::fclose(file);
         }

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/bytes.h"
 #include "sdk/cli/render.h"
 
@@ -51,7 +53,39 @@ std::string Verdict(const Device& device, const Screen& screen) {
   return Paint(screen, Style::kBad, "not usable");
 }
 
-std::string DeviceFigures(const Device& device) {
+bool EndsWith(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// How much of `pool` the backend may take on `device`, others and promises aside; nullopt where unknown.
+std::optional<uint64_t> Reach(const MemoryPool& pool, const Device& device, const Backend& backend) {
+  std::optional<uint64_t> most = pool.total_bytes;
+  const std::string key = device.id.substr(device.id.find('-') + 1);
+  for (const auto& limit : pool.limits) {
+    // Limits of one device end with its name; KFD's are for HIP alone.
+    const bool mine = EndsWith(limit.id, key) || limit.id == "limit-ttm" || limit.kind == "cgroup";
+    if (!mine || (limit.kind == "kfd" && backend.name != "hip") || !limit.max_bytes) continue;
+    most = std::min(most.value_or(*limit.max_bytes), *limit.max_bytes);
+  }
+  return most;
+}
+
+// "vulkan sees 94.7 GiB", "hip sees 64.0 GiB in one pool": only where there are several pools.
+std::string View(const Topology& topology, const Device& device, const Backend& backend) {
+  if (!backend.usable || backend.pools.size() < 2) return "";
+  uint64_t sum = 0, largest = 0;
+  for (const auto& pool : topology.pools) {
+    if (std::find(backend.pools.begin(), backend.pools.end(), pool.id) == backend.pools.end()) continue;
+    const auto reach = Reach(pool, device, backend);
+    if (!reach) return "";
+    sum = SaturatingAdd(sum, *reach);
+    largest = std::max(largest, *reach);
+  }
+  return backend.may_span_pools ? " sees " + FormatBytes(sum)
+                                : " sees " + FormatBytes(largest) + " in one pool";
+}
+
+std::string DeviceFigures(const Topology& topology, const Device& device) {
   std::vector<std::string> parts;
   if (device.cores_physical) parts.push_back(std::to_string(*device.cores_physical) + " cores");
   if (device.threads_allowed) parts.push_back(std::to_string(*device.threads_allowed) + " threads allowed");
@@ -61,18 +95,20 @@ std::string DeviceFigures(const Device& device) {
                     (device.bandwidth_source.empty() ? "" : " (" + Safe(device.bandwidth_source) + ")"));
   }
   for (const auto& backend : device.backends) {
-    parts.push_back(Safe(backend.name) + (backend.usable ? "" : " unusable"));
+    parts.push_back(Safe(backend.name) +
+                    (backend.usable ? View(topology, device, backend) : std::string(" unusable")));
   }
   return Join(parts, ", ");
 }
 
-std::vector<std::string> DeviceLines(const Device& device, const std::string& under, const Screen& screen) {
+std::vector<std::string> DeviceLines(const Topology& topology, const Device& device, const std::string& under,
+                                     const Screen& screen) {
   std::vector<std::string> lines;
   std::string head =
       Paint(screen, Style::kBold, Safe(device.id)) + "  " + Safe(device.kind) + "  " + Safe(device.name);
   if (device.software) head += " (software)";
   lines.push_back(head + "  " + Verdict(device, screen));
-  std::string figures = DeviceFigures(device);
+  std::string figures = DeviceFigures(topology, device);
   std::vector<std::string> others;
   for (const auto& pool : device.pools) {
     if (pool != under) others.push_back(Safe(pool));
@@ -120,13 +156,13 @@ std::string RenderTopology(const Topology& topology, const Screen& screen) {
       const Device& device = topology.devices[i];
       if (device.pools.empty() || device.pools.front() != pool.id) continue;
       shown[i] = true;
-      children.push_back(DeviceLines(device, pool.id, screen));
+      children.push_back(DeviceLines(topology, device, pool.id, screen));
     }
     out += Tree(PoolLine(pool, screen), children, branch);
   }
   std::vector<std::vector<std::string>> rest;
   for (size_t i = 0; i < topology.devices.size(); ++i) {
-    if (!shown[i]) rest.push_back(DeviceLines(topology.devices[i], "", screen));
+    if (!shown[i]) rest.push_back(DeviceLines(topology, topology.devices[i], "", screen));
   }
   if (!rest.empty()) out += Tree("without known memory", rest, branch);
   for (const auto& finding : topology.findings) {

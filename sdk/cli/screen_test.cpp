@@ -77,6 +77,24 @@ TEST(RenderTest, ADeviceStandsUnderItsBestPoolAndNamesTheOthers) {
             "system  [##################......] 2 B free of 8 B\n");
 }
 
+TEST(RenderTest, EachBackendsViewOfSeveralPoolsIsSaid) {
+  Topology topology;
+  topology.pools.push_back({"carveout", "carveout", 64u << 20, std::nullopt, std::nullopt, {}, ""});
+  const MemoryLimit gtt{"limit-gtt-0000:c5:00.0", "gtt", 96u << 20, std::nullopt, ""};
+  const MemoryLimit other{"limit-gtt-0000:03:00.0", "gtt", 1u << 20, std::nullopt, ""};
+  const MemoryLimit kfd{"limit-kfd-0000:c5:00.0", "kfd", 80u << 20, std::nullopt, ""};
+  topology.pools.push_back(
+      {"system", "system", 200u << 20, std::nullopt, std::nullopt, {gtt, other, kfd}, ""});
+  Device gpu;
+  gpu.id = "gpu-0000:c5:00.0";
+  gpu.pools = {"system", "carveout"};
+  gpu.present = gpu.accessible = gpu.usable = true;
+  gpu.backends = {{"hip", true, "", "", "", gpu.pools, false}, {"vulkan", true, "", "", "", gpu.pools, true}};
+  topology.devices = {gpu};
+  const std::string text = RenderTopology(topology, Screen());
+  EXPECT_NE(text.find("hip sees 80.0 MiB in one pool, vulkan sees 160.0 MiB"), std::string::npos) << text;
+}
+
 TEST(RenderTest, APlanThatWasRefusedSaysWhatWouldFit) {
   Plan plan;
   plan.model = "m";

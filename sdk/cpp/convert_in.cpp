@@ -56,6 +56,8 @@ static Backend From(const v1::Backend& in) {
   RUMBO_COPY(reason);
   RUMBO_COPY(remedy);
   RUMBO_COPY(version);
+  RUMBO_COPY_LIST(pools);
+  RUMBO_COPY(may_span_pools);
   return out;
 }
 

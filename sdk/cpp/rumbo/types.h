@@ -59,6 +59,8 @@ struct Backend {
   std::string reason;
   std::string remedy;
   std::string version;
+  std::vector<std::string> pools;  // that it may use, best first
+  bool may_span_pools = false;     // all of them together, not only the largest
 };
 
 struct Device {

@@ -1,8 +1,9 @@
 // How long a full probe of this machine and of the largest capture takes, and what watching costs.
 //   probe_bench [--captures DIR] [--watch-seconds N]
 // One line per scene: name, median, best and worst in milliseconds of how many runs.
+#include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,10 +16,12 @@
 #include <vector>
 
 #include "base/os/files.h"
+#include "base/os/subprocess.h"
 #include "devices/api/topology_json.h"
 #include "devices/assemble/assemble.h"
 #include "devices/live.h"
 #include "devices/probe/gather.h"
+#include "rumbo/v1/device.grpc.pb.h"
 
 namespace rumbo {
 namespace {
@@ -96,6 +99,74 @@ void Watch(const Topology& topology, const std::string& root, const char* name, 
               used, seconds, used / (seconds * 10.0));
 }
 
+// CPU time of a process and its threads in milliseconds, without what its ended children took.
+double CpuMillisOf(pid_t pid) {
+  double sum = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    const auto stat = ReadFile(task.path().string() + "/schedstat", 4096);
+    if (stat.ok()) sum += std::strtod(stat->c_str(), nullptr) / 1e6;
+  }
+  return sum;
+}
+
+// DeviceService.WatchDevices of a real daemon, one watcher at its default of one message a second at most;
+// beside it the same daemon with nobody watching.
+void WatchThroughTheDaemon(int seconds) {
+  char pattern[] = "/tmp/rumbo-bench-XXXXXX";
+  const std::string dir = ::mkdtemp(pattern);
+  SpawnSpec spec;
+  spec.argv = {ExecutableDir() + "/../bin/rumbod",
+               "--http",
+               "off",
+               "--socket",
+               dir + "/s",
+               "--state-dir",
+               dir + "/state",
+               "--cache-dir",
+               dir + "/cache",
+               "--log-level",
+               "error"};
+  spec.env = CleanEnvironment();
+  spec.isolate = false;
+  auto daemon = Spawn(spec);
+  auto channel = grpc::CreateChannel("unix:" + dir + "/s", grpc::InsecureChannelCredentials());
+  if (!daemon.ok() ||
+      !channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(30))) {
+    std::fprintf(stderr, "rumbod does not start: that scene is left out\n");
+    if (daemon.ok()) KillTree(*daemon), Reap(*daemon);
+    std::filesystem::remove_all(dir);
+    return;
+  }
+  auto stub = v1::DeviceService::NewStub(channel);
+  {
+    grpc::ClientContext context;  // past the first probe
+    v1::ListDevicesResponse list;
+    (void)stub->ListDevices(&context, {}, &list);
+  }
+  for (const bool watched : {false, true}) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(seconds));
+    std::unique_ptr<grpc::ClientReader<v1::WatchDevicesResponse>> stream;
+    const double before = CpuMillisOf(daemon->pid);
+    int messages = 0;
+    if (watched) {
+      stream = stub->WatchDevices(&context, {});
+      v1::WatchDevicesResponse message;
+      while (stream->Read(&message)) ++messages;
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(seconds));
+    }
+    const double used = CpuMillisOf(daemon->pid) - before;
+    std::printf("%-58s %8.3f ms CPU in %d s = %.4f %%%s\n",
+                watched ? "rumbod with one WatchDevices, 1 Hz" : "rumbod with nobody watching", used, seconds,
+                used / (seconds * 10.0),
+                watched ? (", " + std::to_string(messages) + " messages").c_str() : "");
+  }
+  KillTree(*daemon);
+  Reap(*daemon);
+  std::filesystem::remove_all(dir);
+}
+
 int Main(int argc, char** argv) {
   std::string captures = std::string("../shared/captures");
   int watch_seconds = 60;
@@ -120,6 +191,7 @@ int Main(int argc, char** argv) {
     Watch(t, largest, "largest capture", 0);
   }
   Watch(ProbeTree("/"), "/", "this machine", watch_seconds);
+  if (watch_seconds > 0) WatchThroughTheDaemon(watch_seconds);
   return 0;
 }
 
