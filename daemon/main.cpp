@@ -27,6 +27,8 @@
 #include "daemon/http/server.h"
 #include "daemon/options.h"
 #include "daemon/rpc/server.h"
+#include "daemon/store/calibration_store.h"
+#include "daemon/store/measurement_log.h"
 #include "daemon/store/store.h"
 #include "daemon/supervisor/helpers.h"
 #include "daemon/supervisor/supervisor.h"
@@ -229,7 +231,6 @@ int Run(DaemonOptions options) {
 
   const std::string bin = ExecutableDir();
   SystemWallClock wall;
-  const Calibration calibration;
   std::mutex sandbox_mutex;
   std::optional<Finding> sandbox_here;  // guarded by sandbox_mutex
   // The core's executor outlives all that posts to it: the other threads, the launcher, the doors.
@@ -241,6 +242,15 @@ int Run(DaemonOptions options) {
   auto store = NewModelStore(
       options.state_dir, [bin](const std::string& path) { return InspectFile(bin, path); }, disk.get(),
       &wall);
+  auto learn = NewThreadExecutor("rumbo-learn");
+  Calibration calibration;
+  std::unique_ptr<MeasurementLog> measurements;
+  if (auto kept = OpenCalibrationStore(options.state_dir + "/measurements.sqlite"); kept.ok()) {
+    if (auto loaded = (*kept)->Load(); loaded.ok()) calibration = *std::move(loaded);
+    measurements = NewMeasurementLog(*std::move(kept), learn.get());
+  } else {
+    spdlog::warn("what is measured will be forgotten at the end: {}", MessageOf(kept.status()));
+  }
   const std::vector<EngineProgram> programs = FindWorkers(bin);
   SandboxJournal journal;
   auto launcher = NewSupervisor({.load_silence = seconds(options.load_silence_s),
@@ -264,6 +274,7 @@ int Run(DaemonOptions options) {
   parts.wall = &wall;
   parts.catalog = &BuiltInCatalog();
   parts.calibration = &calibration;
+  parts.measurements = measurements.get();
   for (const EngineProgram& program : programs) parts.engines.push_back(program.engine);
   auto core = Core::Create(core_options, parts);
 

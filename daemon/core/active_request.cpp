@@ -89,7 +89,11 @@ bool ActiveRequest::OnChunk(ChunkEvent& chunk) {
   if (tokens_.fetch_add(chunk.tokens, std::memory_order_relaxed) == 0) first_token_ = clock_.Now();
   paused_ = true;  // before the call: the sink may resume while it is in it
   const bool go_on = sink_->OnChunk(chunk);
-  if (go_on) paused_ = false;
+  if (go_on) {
+    paused_ = false;
+  } else {
+    held_up_.store(true, std::memory_order_relaxed);
+  }
   return go_on;
 }
 

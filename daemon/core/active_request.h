@@ -52,7 +52,11 @@ class ActiveRequest final : public GenerateSink, public std::enable_shared_from_
   void Resume();
   bool cancelled() const { return cancelled_.load(); }
 
-  int attempts() const { return attempts_; }   // core only
+  int attempts() const { return attempts_; }             // core only
+  TimePoint dispatched() const { return dispatched_; }   // core only: the last attempt
+  double running_mark() const { return running_mark_; }  // core only, see CoreImpl::RunningSeconds
+  void set_running_mark(double value) { running_mark_ = value; }
+  bool held_up() const { return held_up_.load(std::memory_order_relaxed); }  // by its client, for a while
   uint64_t launch() const { return launch_; }  // core only: of the last Dispatch
   uint64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
   // When the engine last gave a sign of life for this request; never while the client holds the stream up.
@@ -82,6 +86,8 @@ class ActiveRequest final : public GenerateSink, public std::enable_shared_from_
   std::atomic<int64_t> last_event_{0};  // ticks of the clock
   int attempts_ = 0;
   uint64_t launch_ = 0;
+  double running_mark_ = 0;
+  std::atomic<bool> held_up_{false};
   bool started_ = false;    // engine's thread
   bool delivered_ = false;  // engine's thread: the client has seen part of the answer
   double queue_ms_ = 0;     // set before dispatch

@@ -1,7 +1,9 @@
 #include "daemon/core/calibration.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 
 namespace rumbo {
@@ -15,7 +17,7 @@ bool SameEngine(const CalibrationKey& a, const CalibrationKey& b) {
          a.backend == b.backend && a.device == b.device && a.driver_version == b.driver_version;
 }
 
-bool SameModel(const CalibrationKey& a, const CalibrationKey& b) {
+bool SameFiles(const CalibrationKey& a, const CalibrationKey& b) {
   return !a.model_sha256.empty() && a.model_sha256 == b.model_sha256;
 }
 
@@ -26,50 +28,21 @@ std::optional<double> Ratio(std::optional<double> measured, std::optional<double
   return ratio;
 }
 
-struct Level {
-  const char* source;
-  double uncertainty;
-  std::function<bool(const Measurement&)> fits;
-};
+std::optional<double> DecodeRatio(const Measurement& m) {
+  return Ratio(m.measured_decode_tok_s, m.predicted_decode_tok_s);
+}
+std::optional<double> AggregateRatio(const Measurement& m) {
+  return Ratio(m.measured_aggregate_tok_s, m.predicted_aggregate_tok_s);
+}
+std::optional<double> TtftRatio(const Measurement& m) {
+  return Ratio(m.measured_ttft_ms, m.predicted_ttft_ms);
+}
+std::optional<double> LoadRatio(const Measurement& m) { return Ratio(m.measured_load_s, m.predicted_load_s); }
 
-std::optional<double> Median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
+double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : std::sqrt(values[n / 2 - 1] * values[n / 2]);
-}
-
-std::optional<Correction> Closest(const Calibration& calibration, const std::vector<Level>& levels,
-                                  const std::function<std::optional<double>(const Measurement&)>& ratio_of) {
-  for (const Level& level : levels) {
-    std::vector<double> ratios;
-    bool tuned = false;
-    for (auto m = calibration.measurements.rbegin(); m != calibration.measurements.rend(); ++m) {
-      if (!level.fits(*m) || ratios.size() >= kNewest) continue;
-      const auto ratio = ratio_of(*m);
-      if (!ratio) continue;
-      // A tuning run had the machine to itself: it outranks what was seen under other load.
-      if (m->tuned && !tuned) ratios.clear(), tuned = true;
-      if (tuned == m->tuned) ratios.push_back(*ratio);
-    }
-    if (const auto median = Median(ratios)) return Correction{*median, level.uncertainty, level.source};
-  }
-  return std::nullopt;
-}
-
-std::vector<Level> SpeedLevels(const CalibrationKey& key, uint32_t sessions) {
-  return {
-      {"measured here: this model with as many sessions", 0.1,
-       [=](const Measurement& m) {
-         return SameEngine(m.key, key) && SameModel(m.key, key) && m.sessions == sessions;
-       }},
-      {"measured here: this model", 0.2,
-       [=](const Measurement& m) { return SameEngine(m.key, key) && SameModel(m.key, key); }},
-      {"measured here: models of this quantisation", 0.25,
-       [=](const Measurement& m) {
-         return SameEngine(m.key, key) && m.key.quantization == key.quantization;
-       }},
-      {"measured here: other models", 0.35, [=](const Measurement& m) { return SameEngine(m.key, key); }}};
 }
 
 Bytes Sum(const std::vector<MemoryItem>& items, const std::string& what) {
@@ -80,40 +53,222 @@ Bytes Sum(const std::vector<MemoryItem>& items, const std::string& what) {
   return sum;
 }
 
+// Measurements that stand for each other.
+bool SameKind(const Measurement& a, const Measurement& b) {
+  return a.tuned == b.tuned && a.measured_memory.empty() == b.measured_memory.empty() &&
+         a.measured_decode_tok_s.has_value() == b.measured_decode_tok_s.has_value() &&
+         a.measured_ttft_ms.has_value() == b.measured_ttft_ms.has_value() &&
+         CalibrationBucket(a.sessions) == CalibrationBucket(b.sessions) &&
+         CalibrationBucket(a.prompt_tokens) == CalibrationBucket(b.prompt_tokens) && a.knobs == b.knobs &&
+         a.key == b.key;
+}
+
 }  // namespace
 
-std::optional<Correction> DecodeCorrection(const Calibration& calibration, const CalibrationKey& key,
-                                           uint32_t sessions) {
-  return Closest(calibration, SpeedLevels(key, sessions), [](const Measurement& m) {
-    return Ratio(m.measured_decode_tok_s, m.predicted_decode_tok_s);
-  });
+uint32_t CalibrationBucket(uint32_t n) {
+  if (n <= 1) return n;
+  const uint32_t low = std::bit_floor(n);
+  // 1.41 times the lower power is as near to the one as to the other.
+  return uint64_t{n} * n > 2 * uint64_t{low} * low && low < 1u << 31 ? low * 2 : low;
 }
 
-std::optional<Correction> TtftCorrection(const Calibration& calibration, const CalibrationKey& key,
-                                         uint32_t sessions) {
-  return Closest(calibration, SpeedLevels(key, sessions),
-                 [](const Measurement& m) { return Ratio(m.measured_ttft_ms, m.predicted_ttft_ms); });
+std::string TuningKnobs::Text() const {
+  std::string out;
+  const auto add = [&](const char* name, const std::optional<uint32_t>& value) {
+    if (value) out += (out.empty() ? "" : " ") + std::string(name) + "=" + std::to_string(*value);
+  };
+  add("batch", batch);
+  add("threads", threads);
+  add("ubatch", ubatch);
+  return out;
 }
 
-std::optional<Correction> LoadCorrection(const Calibration& calibration, const CalibrationKey& key) {
-  return Closest(calibration, SpeedLevels(key, 0),
-                 [](const Measurement& m) { return Ratio(m.measured_load_s, m.predicted_load_s); });
+TuningKnobs TuningKnobs::Parse(const std::string& text) {
+  TuningKnobs knobs;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    at = end + 1;
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) continue;
+    const unsigned long value = std::strtoul(word.c_str() + equals + 1, nullptr, 10);
+    if (value == 0 || value > 1u << 20) continue;
+    const std::string name = word.substr(0, equals);
+    if (name == "batch") knobs.batch = static_cast<uint32_t>(value);
+    if (name == "threads") knobs.threads = static_cast<uint32_t>(value);
+    if (name == "ubatch") knobs.ubatch = static_cast<uint32_t>(value);
+  }
+  return knobs;
 }
 
-std::optional<double> MemoryCorrection(const Calibration& calibration, const CalibrationKey& key,
-                                       const std::string& what) {
+struct Corrections::Level {
+  const char* source;
+  double uncertainty;
+  const std::vector<const Measurement*>* among;
+  std::function<bool(const Measurement&)> fits;
+};
+
+Corrections::Corrections(const Calibration& calibration, const CalibrationKey& key) : key_(key) {
+  for (const Measurement& m : calibration.measurements) {
+    if (m.key.backend != key.backend || m.key.device != key.device) continue;
+    if (SameEngine(m.key, key)) {
+      same_.push_back(&m);
+    } else if (m.key.engine == key.engine && m.key.engine_build == key.engine_build) {
+      if (SameFiles(m.key, key)) stale_.push_back(&m);
+    } else if (m.key.driver_version == key.driver_version) {
+      kin_.push_back(&m);
+    }
+  }
+}
+
+bool Corrections::SameModel(const Measurement& m) const { return SameFiles(m.key, key_); }
+
+std::optional<Correction> Corrections::Closest(const std::vector<Level>& levels, RatioOf ratio_of) const {
+  for (const Level& level : levels) {
+    std::vector<double> ratios;
+    bool tuned = false;
+    for (auto m = level.among->rbegin(); m != level.among->rend(); ++m) {
+      if (!level.fits(**m)) continue;
+      const auto ratio = ratio_of(**m);
+      if (!ratio) continue;
+      // A tuning run had the machine to itself: it outranks what was seen under other load.
+      if ((*m)->tuned && !tuned) ratios.clear(), tuned = true;
+      if (tuned == (*m)->tuned && ratios.size() < kNewest) ratios.push_back(*ratio);
+    }
+    if (!ratios.empty()) return Correction{Median(std::move(ratios)), level.uncertainty, level.source};
+  }
+  return std::nullopt;
+}
+
+// The measured number of sessions that is nearest to the one asked for, of this model.
+std::optional<uint32_t> Corrections::NearestSessions(uint32_t sessions, const std::string& knobs,
+                                                     RatioOf ratio_of) const {
+  std::optional<uint32_t> best;
+  const auto distance = [&](uint32_t n) {
+    return std::abs(std::log2(std::max(n, 1u)) - std::log2(std::max(sessions, 1u)));
+  };
+  for (const Measurement* m : same_) {
+    if (!SameModel(*m) || m->knobs != knobs || !ratio_of(*m)) continue;
+    const uint32_t bucket = CalibrationBucket(m->sessions);
+    if (!best || distance(bucket) < distance(*best)) best = bucket;
+  }
+  return best;
+}
+
+std::optional<Correction> Corrections::OfSessions(uint32_t sessions, const std::string& knobs,
+                                                  RatioOf ratio_of) const {
+  const auto nearest = NearestSessions(sessions, knobs, ratio_of);
+  const bool exact = nearest == CalibrationBucket(sessions);
+  return Closest(
+      {{exact ? "measured here: this model with as many sessions" : "measured here: this model",
+        exact ? 0.1 : 0.2, &same_,
+        [&](const Measurement& m) {
+          return SameModel(m) && m.knobs == knobs && nearest == CalibrationBucket(m.sessions);
+        }},
+       {"measured here: this model with other settings", 0.25, &same_,
+        [&](const Measurement& m) { return SameModel(m); }},
+       {"measured here: models of this quantisation", 0.25, &same_,
+        [&](const Measurement& m) { return m.key.quantization == key_.quantization; }},
+       {"measured here: other models", 0.35, &same_, [](const Measurement&) { return true; }},
+       {"measured here: other builds or engines, this model", 0.35, &kin_,
+        [&](const Measurement& m) { return SameModel(m); }},
+       {"measured here: other builds or engines", 0.4, &kin_, [](const Measurement&) { return true; }}},
+      ratio_of);
+}
+
+std::optional<Correction> Corrections::Decode(uint32_t sessions, const std::string& knobs) const {
+  return OfSessions(sessions, knobs, DecodeRatio);
+}
+
+// Only tuning runs measure it; where there is none with as many sessions, it follows each session's own rate.
+std::optional<Correction> Corrections::Aggregate(uint32_t sessions, const std::string& knobs) const {
+  if (NearestSessions(sessions, knobs, AggregateRatio) == CalibrationBucket(sessions))
+    return OfSessions(sessions, knobs, AggregateRatio);
+  return Decode(sessions, knobs);
+}
+
+std::optional<Correction> Corrections::Ttft(uint32_t prompt_tokens, const std::string& knobs) const {
+  const uint32_t bucket = CalibrationBucket(prompt_tokens);
+  const auto alone = [](const Measurement& m) { return m.sessions <= 1; };
+  return Closest({{"measured here: this model with as long prompts", 0.1, &same_,
+                   [&](const Measurement& m) {
+                     return SameModel(m) && alone(m) && m.knobs == knobs &&
+                            CalibrationBucket(m.prompt_tokens) == bucket;
+                   }},
+                  {"measured here: this model", 0.2, &same_,
+                   [&](const Measurement& m) { return SameModel(m) && alone(m); }},
+                  {"measured here: models of this quantisation", 0.25, &same_,
+                   [&](const Measurement& m) { return alone(m) && m.key.quantization == key_.quantization; }},
+                  {"measured here: other models", 0.35, &same_, alone},
+                  {"measured here: other builds or engines", 0.4, &kin_, alone}},
+                 TtftRatio);
+}
+
+std::optional<Correction> Corrections::LoadedTtft(uint32_t sessions, uint32_t prompt_tokens,
+                                                  const std::string& knobs) const {
+  if (sessions > 1 && NearestSessions(sessions, knobs, TtftRatio) == CalibrationBucket(sessions))
+    return OfSessions(sessions, knobs, TtftRatio);
+  return Ttft(prompt_tokens, knobs);
+}
+
+std::optional<Correction> Corrections::Load() const {
+  return Closest(
+      {{"measured here: this model", 0.2, &same_, [&](const Measurement& m) { return SameModel(m); }},
+       {"measured here: other models", 0.35, &same_, [](const Measurement&) { return true; }}},
+      LoadRatio);
+}
+
+std::optional<double> Corrections::Memory(const std::string& what) const {
+  const auto known = memory_.find(what);
+  if (known != memory_.end()) return known->second;
+  std::optional<double>& answer = memory_[what];
   const bool general = what == "engine" || what == "compute";
   for (const bool same_model : {true, false}) {
     if (!same_model && !general) break;
-    for (auto m = calibration.measurements.rbegin(); m != calibration.measurements.rend(); ++m) {
-      if (!SameEngine(m->key, key) || (same_model && !SameModel(m->key, key))) continue;
-      const Bytes predicted = Sum(m->predicted_memory, what), measured = Sum(m->measured_memory, what);
+    for (auto m = same_.rbegin(); m != same_.rend(); ++m) {
+      if (same_model && !SameModel(**m)) continue;
+      const Bytes predicted = Sum((*m)->predicted_memory, what), measured = Sum((*m)->measured_memory, what);
       if (predicted == 0 || measured == 0) continue;
       const double ratio = static_cast<double>(measured) / static_cast<double>(predicted);
-      if (ratio >= 0.25 && ratio <= 8) return ratio;
+      if (ratio >= 0.25 && ratio <= 8) return answer = ratio;
     }
   }
-  return std::nullopt;
+  return answer;
+}
+
+std::vector<std::string> Corrections::TunedKnobs(uint32_t sessions) const {
+  std::vector<std::string> out;
+  for (const Measurement* m : same_) {
+    if (!m->tuned || !SameModel(*m) || CalibrationBucket(m->sessions) != CalibrationBucket(sessions))
+      continue;
+    if (std::find(out.begin(), out.end(), m->knobs) == out.end()) out.push_back(m->knobs);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string Corrections::StaleTuning() const {
+  for (const Measurement* m : same_) {
+    if (m->tuned && SameModel(*m)) return "";
+  }
+  for (auto m = stale_.rbegin(); m != stale_.rend(); ++m) {
+    if ((*m)->tuned) {
+      return (*m)->key.engine_version != key_.engine_version
+                 ? "version " + (*m)->key.engine_version + " of the engine"
+                 : "driver " + ((*m)->key.driver_version.empty() ? "unknown" : (*m)->key.driver_version);
+    }
+  }
+  return "";
+}
+
+void AddMeasurement(Calibration& calibration, Measurement measurement) {
+  size_t of_its_kind = 0;
+  std::vector<Measurement>& all = calibration.measurements;
+  for (size_t i = all.size(); i-- > 0;) {
+    if (SameKind(all[i], measurement) && ++of_its_kind >= kNewest)
+      all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  all.push_back(std::move(measurement));
 }
 
 }  // namespace rumbo

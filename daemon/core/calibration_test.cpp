@@ -21,47 +21,48 @@ CalibrationKey Key(const std::string& sha, const std::string& version = "1") {
 }
 
 TEST(CalibrationTest, NothingMeasuredCorrectsNothing) {
-  EXPECT_FALSE(DecodeCorrection({}, Key("a"), 1));
-  EXPECT_FALSE(MemoryCorrection({}, Key("a"), "compute"));
+  EXPECT_FALSE(Corrections(Calibration{}, Key("a")).Decode(1));
+  EXPECT_FALSE(Corrections(Calibration{}, Key("a")).Memory("compute"));
 }
 
 TEST(CalibrationTest, TheClosestMeasurementWins) {
   Calibration c;
   c.measurements = {Ran(Key("other"), 1, 10, 20), Ran(Key("a"), 16, 10, 5), Ran(Key("a"), 1, 10, 8)};
-  EXPECT_DOUBLE_EQ(DecodeCorrection(c, Key("a"), 1)->factor, 0.8);
-  EXPECT_DOUBLE_EQ(DecodeCorrection(c, Key("a"), 16)->factor, 0.5);
-  EXPECT_LT(DecodeCorrection(c, Key("a"), 1)->uncertainty, DecodeCorrection(c, Key("new"), 1)->uncertainty);
-  EXPECT_NE(DecodeCorrection(c, Key("a"), 1)->source.find("this model"), std::string::npos);
+  EXPECT_DOUBLE_EQ(Corrections(c, Key("a")).Decode(1)->factor, 0.8);
+  EXPECT_DOUBLE_EQ(Corrections(c, Key("a")).Decode(16)->factor, 0.5);
+  EXPECT_LT(Corrections(c, Key("a")).Decode(1)->uncertainty,
+            Corrections(c, Key("new")).Decode(1)->uncertainty);
+  EXPECT_NE(Corrections(c, Key("a")).Decode(1)->source.find("this model"), std::string::npos);
 }
 
 TEST(CalibrationTest, ANewVersionOrDriverMakesItStale) {
   Calibration c;
   c.measurements = {Ran(Key("a", "1"), 1, 10, 8)};
-  EXPECT_FALSE(DecodeCorrection(c, Key("a", "2"), 1));
+  EXPECT_FALSE(Corrections(c, Key("a", "2")).Decode(1));
   CalibrationKey driver = Key("a");
   driver.driver_version = "new";
-  EXPECT_FALSE(DecodeCorrection(c, driver, 1));
+  EXPECT_FALSE(Corrections(c, driver).Decode(1));
 }
 
 TEST(CalibrationTest, OneOutlierDoesNotMoveTheMedian) {
   Calibration c;
   for (const double measured : {9.0, 9.1, 0.5, 9.2, 9.0})
     c.measurements.push_back(Ran(Key("a"), 1, 10, measured));
-  EXPECT_NEAR(DecodeCorrection(c, Key("a"), 1)->factor, 0.9, 0.02);
+  EXPECT_NEAR(Corrections(c, Key("a")).Decode(1)->factor, 0.9, 0.02);
 }
 
 TEST(CalibrationTest, ATuningRunOutranksWhatWasSeenUnderOtherLoad) {
   Calibration c;
   c.measurements = {Ran(Key("a"), 1, 10, 10), Ran(Key("a"), 1, 10, 4), Ran(Key("a"), 1, 10, 5)};
   c.measurements[0].tuned = true;
-  EXPECT_DOUBLE_EQ(DecodeCorrection(c, Key("a"), 1)->factor, 1);
+  EXPECT_DOUBLE_EQ(Corrections(c, Key("a")).Decode(1)->factor, 1);
 }
 
 TEST(CalibrationTest, NonsenseIsNoMeasurement) {
   Calibration c;
   c.measurements = {Ran(Key("a"), 1, 0, 5), Ran(Key("a"), 1, 10, -1), Ran(Key("a"), 1, 10, 1e9),
                     Ran(Key("a"), 1, NAN, 5)};
-  EXPECT_FALSE(DecodeCorrection(c, Key("a"), 1));
+  EXPECT_FALSE(Corrections(c, Key("a")).Decode(1));
 }
 
 TEST(CalibrationTest, MemoryThatWasTakenIsReservedNextTime) {

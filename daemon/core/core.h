@@ -38,8 +38,9 @@ class Core {
     TopologySource* topology;
     WallClock* wall;
     const EngineCatalog* catalog;
-    const Calibration* calibration;
+    const Calibration* calibration;  // as it was at the start; copied
     std::vector<InstalledEngine> engines;
+    MeasurementLog* measurements = nullptr;  // null: what is learned is forgotten at the end
   };
 
   static std::unique_ptr<Core> Create(CoreOptions options, Parts parts);
@@ -82,6 +83,13 @@ class Core {
 
   // ---- Plans ----
   virtual void MakePlan(PlanQuery query, Callback<Plan> done) = 0;
+  // Several models on this machine, or on one of a profile, so that all run side by side. The same profile
+  // and system in every query. One plan per query, in their order.
+  virtual void MakePlans(std::vector<PlanQuery> queries, Callback<std::vector<Plan>> done) = 0;
+  // Measures a model with what there is on this machine and learns from it; see
+  // rumbo.v1.PlanService.TuneModel. Ends soon after `*cancelled` turned true, with what it has.
+  virtual void TuneModel(TuneSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
+                         std::function<void(const TuneEvent&)> progress, Callback<TuneResult> done) = 0;
   virtual void Explain(std::string id, Callback<Explanation> done) = 0;
   virtual void Advise(AdviceQuery query, Callback<std::vector<AdviceRow>> done) = 0;
 

@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "base/status.h"
 #include "daemon/core/plan_advice.h"
+#include "daemon/core/plan_together.h"
 
 namespace rumbo {
 namespace {
@@ -45,7 +46,10 @@ std::unique_ptr<Core> Core::Create(CoreOptions options, Parts parts) {
 }
 
 CoreImpl::CoreImpl(CoreOptions options, Parts parts)
-    : options_(std::move(options)), parts_(std::move(parts)), ledger_(SystemReserve()) {}
+    : options_(std::move(options)),
+      parts_(std::move(parts)),
+      ledger_(SystemReserve()),
+      calibration_(*parts_.calibration) {}
 
 // State lives on the executor; it ends there.
 CoreImpl::~CoreImpl() {
@@ -438,7 +442,7 @@ void CoreImpl::PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Call
     request.ledger = ledger.Snapshot();
     request.assume_installed = true;
     request.system = query.system;
-    return done(rumbo::MakePlan(request, *profile, *parts_.catalog, *parts_.calibration));
+    return done(rumbo::MakePlan(request, *profile, *parts_.catalog, calibration_));
   }
   WhenTopology([this, query, variants = std::move(variants), done](absl::Status status) mutable {
     if (!status.ok()) return done(status);
@@ -447,7 +451,7 @@ void CoreImpl::PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Call
         MakePlanRequest(query.model, std::move(variants), query.workload, query.contract, query.overrides);
     request.evictable = Evictable(nullptr, false);
     request.system = query.system;
-    done(rumbo::MakePlan(request, *topology_, *parts_.catalog, *parts_.calibration));
+    done(rumbo::MakePlan(request, *topology_, *parts_.catalog, calibration_));
   });
 }
 
@@ -469,6 +473,50 @@ void CoreImpl::MakePlan(PlanQuery query, Callback<Plan> done) {
               PlanWith(query, {PlanVariant{"default", *descriptor, ""}}, done);
             });
           });
+    });
+  });
+}
+
+void CoreImpl::MakePlans(std::vector<PlanQuery> queries, Callback<std::vector<Plan>> done) {
+  Post([this, queries = std::move(queries), done = std::move(done)] {
+    WhenModels([this, queries, done] {
+      std::vector<PlanRequest> requests;
+      for (const PlanQuery& query : queries) {
+        if (query.overrides.engine != "fake") {
+          if (const auto model = FindModel(query.model); !model.ok()) return done(model.status());
+        }
+        requests.push_back(MakePlanRequest(query.model, VariantsOf(query.model), query.workload,
+                                           query.contract, query.overrides));
+        requests.back().system = query.system;
+      }
+      const auto answer = [this, done](std::vector<PlanRequest> all, const Topology& machine) {
+        std::vector<Plan> plans;
+        for (absl::StatusOr<Plan>& plan : PlanTogether(all, machine, *parts_.catalog, calibration_)) {
+          if (!plan.ok()) return done(plan.status());
+          plans.push_back(std::move(*plan));
+        }
+        done(std::move(plans));
+      };
+      if (!queries.empty() && !queries.front().hardware.empty()) {
+        const auto profile = parts_.topology->Profile(queries.front().hardware);
+        if (!profile.ok()) return done(profile.status());
+        Ledger ledger;
+        ledger.SetTopology(*profile);
+        for (PlanRequest& request : requests) {
+          request.ledger = ledger.Snapshot();
+          request.assume_installed = true;
+        }
+        return answer(std::move(requests), *profile);
+      }
+      WhenTopology([this, requests = std::move(requests), done, answer](absl::Status status) mutable {
+        if (!status.ok()) return done(status);
+        RefreshMemory();
+        for (PlanRequest& request : requests) {
+          request.ledger = ledger_.Snapshot();
+          request.evictable = Evictable(nullptr, false);
+        }
+        answer(std::move(requests), *topology_);
+      });
     });
   });
 }
@@ -511,8 +559,7 @@ void CoreImpl::Advise(AdviceQuery query, Callback<std::vector<AdviceRow>> done) 
         if (auto profile = parts_.topology->Profile(name); profile.ok())
           machines.push_back(std::move(*profile));
       }
-      done(AdviseOver(requests, machines, *parts_.catalog, *parts_.calibration,
-                      {query.currency, query.budget}));
+      done(AdviseOver(requests, machines, *parts_.catalog, calibration_, {query.currency, query.budget}));
     });
   });
 }

@@ -9,8 +9,15 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/core.h"
 #include "daemon/core/ledger.h"
+#include "daemon/core/planner.h"
 
 namespace rumbo {
+
+// Runs of about as many sessions and as long prompts: how many were measured, and when last.
+struct RunKind {
+  uint32_t seen = 0;
+  TimePoint last{};
+};
 
 // One place in memory for one model: from the wish to load it to the end of its process. A crashed instance
 // keeps its id and starts again when somebody needs it. The core's executor only.
@@ -51,12 +58,18 @@ struct Instance {
   uint64_t failed_since = 0;  // numbers the failures, for the timer that forgets them
   TimePoint last_used{};
   TimePoint load_started{};
+  TimePoint launched{};
   std::chrono::seconds keep_alive{0};
   TimePoint keep_alive_due = TimePoint::max();  // the earliest look at whether it was idle long enough
   bool hang_watch_armed = false;
   bool asked_for_life = false;  // GetStats is under way
   EngineStats last_stats;
   TimePoint last_progress{};  // when last_stats changed
+
+  double running_seconds = 0;  // see CoreImpl::RunningSeconds
+  TimePoint running_since{};
+  std::map<std::pair<uint32_t, uint32_t>, RunKind> run_kinds;
+  bool tuning = false;  // a tuning run measures it itself
 
   bool idle() const { return running.empty() && queue.empty() && borrowed == 0 && ready_waiters.empty(); }
   // Nothing would be cut off by ending it.
@@ -67,7 +80,8 @@ struct Instance {
 
 // The Core. Split by reason to change: core_impl.cpp (models, plans, the machine), core_requests.cpp
 // (requests, admission, dispatch), core_instances.cpp (loading, failing, ending instances), core_room.cpp
-// (placing: who gets which room, and who goes for it).
+// (placing: who gets which room, and who goes for it), core_learning.cpp (what loads and runs took),
+// core_tuning.cpp (trials of a model).
 class CoreImpl final : public Core {
  public:
   CoreImpl(CoreOptions options, Parts parts);
@@ -88,6 +102,9 @@ class CoreImpl final : public Core {
   void UnloadModel(std::string name, std::optional<std::chrono::milliseconds> drain,
                    Callback<std::vector<std::string>> done) override;
   void MakePlan(PlanQuery query, Callback<Plan> done) override;
+  void MakePlans(std::vector<PlanQuery> queries, Callback<std::vector<Plan>> done) override;
+  void TuneModel(TuneSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
+                 std::function<void(const TuneEvent&)> progress, Callback<TuneResult> done) override;
   void Explain(std::string id, Callback<Explanation> done) override;
   void Advise(AdviceQuery query, Callback<std::vector<AdviceRow>> done) override;
   void GetTopology(std::string hardware, bool refresh, Callback<Topology> done) override;
@@ -99,6 +116,7 @@ class CoreImpl final : public Core {
 
  private:
   class RequestCall;
+  class Tuning;  // core_tuning.cpp
 
   // The way in for other threads: runs tasks on the executor unless the core is gone by then. Copies outlive
   // the core.
@@ -172,6 +190,15 @@ class CoreImpl final : public Core {
   void AskForLife(Instance& instance);
   void OnStats(Instance& instance, const absl::StatusOr<EngineStats>& stats);
 
+  // core_learning.cpp
+  Measurement MeasurementOf(const Instance& instance) const;
+  void Learn(Measurement m);
+  void LearnLoad(const Instance& instance);
+  void LearnRun(Instance& instance, const ActiveRequest& request);
+  double RunningSeconds(Instance& instance);
+  Predicted PredictedOf(const Instance& instance, uint32_t sessions, uint32_t prompt_tokens,
+                        uint32_t answer_tokens) const;
+
   // core_room.cpp
   void Place(const std::string& instance_id);
   std::vector<PlanVariant> VariantsOf(const std::string& model) const;
@@ -203,6 +230,7 @@ class CoreImpl final : public Core {
   std::optional<Topology> topology_;
   std::vector<std::function<void(absl::Status)>> topology_waiters_;
   Ledger ledger_;
+  Calibration calibration_;
 
   uint64_t next_instance_ = 1;
   std::map<std::string, std::unique_ptr<Instance>> instances_;
@@ -216,6 +244,7 @@ class CoreImpl final : public Core {
   std::map<uint64_t, std::function<void(const InstanceInfo&, bool)>> watchers_;
   uint64_t next_watcher_ = 1;
 
+  bool tuning_ = false;  // a tuning run is under way
   bool draining_ = false;
   std::vector<std::function<void()>> drain_waiters_;
   uint32_t queued_ = 0;

@@ -60,6 +60,11 @@ bool CoreImpl::Serves(const Instance& instance, const LoadSpec& spec) const {
   }
   if (!want.kv_type.empty() && want.kv_type != had.kv_type) return false;
   if (!want.variant.empty() && want.variant != instance.info.variant) return false;
+  if (!want.build.empty() && want.build != had.build &&
+      (!instance.plan.chosen || want.build != instance.plan.chosen->engine_build)) {
+    return false;
+  }
+  if (want.knobs && want.knobs != had.knobs) return false;
   if (differs(want.threads, had.threads) || differs(want.gpu_layers, had.gpu_layers)) return false;
   if (differs(spec.workload.sessions, load.sessions) || differs(spec.workload.context, load.context))
     return false;
@@ -166,6 +171,7 @@ void CoreImpl::Launch(Instance& instance) {
 
   const std::string id = instance.info.id;
   const uint64_t number = ++instance.launch;
+  instance.launched = instance.running_since = Now();
   instance.suspect = false;
   instance.kill_reason = absl::OkStatus();
   SetState(instance, InstanceState::kLoading, "loading with " + chosen.engine + " on " + chosen.backend);
@@ -222,6 +228,7 @@ void CoreImpl::OnReady(const std::string& id, uint64_t launch, std::shared_ptr<E
     really.pools[item.pool] = SaturatingAdd(really.pools[item.pool], item.bytes);
   }
   ledger_.Confirm(id, really);
+  LearnLoad(instance);
   SetState(instance, InstanceState::kReady, "ready");
   instance.last_used = Now();
   instance.progress_watchers.clear();

@@ -190,6 +190,7 @@ void CoreImpl::Dispatch(Instance& instance) {
     std::shared_ptr<ActiveRequest> request = std::move(it->second);
     instance.waiting.erase(it);
     --queued_;
+    request->set_running_mark(RunningSeconds(instance));
     instance.running[request->id()] = request;
     instance.last_used = Now();
     if (request->attempts() == 0) request->sink().OnPlaced(PlacementOf(instance, request->id()));
@@ -204,6 +205,8 @@ void CoreImpl::OnAttemptEnd(const std::string& instance_id, std::shared_ptr<Acti
                             const absl::Status& status, bool replayable) {
   Instance* instance = Find(instance_id);
   if (instance != nullptr) {
+    if (status.ok()) LearnRun(*instance, *request);
+    RunningSeconds(*instance);
     instance->running.erase(request->id());
     instance->last_used = Now();
     if (request->tokens() > 0) instance->failures = 0;

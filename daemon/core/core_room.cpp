@@ -48,7 +48,7 @@ void CoreImpl::Place(const std::string& instance_id) {
                       instance.spec.contract, instance.spec.overrides);
   SubtractClaims(instance, request.ledger);
   request.evictable = Evictable(&instance, false);
-  absl::StatusOr<Plan> plan = rumbo::MakePlan(request, *topology_, *parts_.catalog, *parts_.calibration);
+  absl::StatusOr<Plan> plan = rumbo::MakePlan(request, *topology_, *parts_.catalog, calibration_);
   if (!plan.ok()) return FailLoad(instance, plan.status());
   const bool short_of_room = !plan->chosen && plan->refusal->reason_code == Reason::kDoesNotFit;
   instance.plan = std::move(*plan);
@@ -90,7 +90,7 @@ void CoreImpl::Place(const std::string& instance_id) {
 void CoreImpl::WaitForRoom(Instance& instance, PlanRequest request) {
   request.ledger = ledger_.Snapshot();
   request.evictable = Evictable(&instance, true);
-  absl::StatusOr<Plan> later = rumbo::MakePlan(request, *topology_, *parts_.catalog, *parts_.calibration);
+  absl::StatusOr<Plan> later = rumbo::MakePlan(request, *topology_, *parts_.catalog, calibration_);
   if (!later.ok()) return FailLoad(instance, later.status());
   if (!later->chosen) {
     instance.plan = std::move(*later);

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/reason.h"
+#include "daemon/core/calibration.h"
 #include "engines/api/settings.h"
 
 // A placement decision as data. The C++ face of rumbo.v1.Plan; meanings and units as in plan.proto.
@@ -38,6 +39,9 @@ struct PlanOverrides {
   std::optional<uint32_t> gpu_layers;
   bool force = false;
   std::string variant;
+  std::string build;                 // of the engine: "native", "prebuilt" ...
+  std::string backend;               // with `device`: of its backends this one
+  std::optional<std::string> knobs;  // TuningKnobs::Text() to take, whatever was found best
 };
 
 struct Predicted {
@@ -69,11 +73,14 @@ struct Candidate {
   Predicted uncorrected;
   std::vector<MemoryItem> uncorrected_memory;
   std::map<std::string, std::string> environment;  // to set for the engine
+  CalibrationKey key;                              // what measurements of it are filed under
+  TuningKnobs knobs;                               // that a tuning run found better than the planner's own
 };
 
 struct Rejected {
   std::string variant;
   std::string engine;
+  std::string engine_build;
   std::string backend;
   std::vector<std::string> devices;
   Reason reason_code = Reason::kUnspecified;

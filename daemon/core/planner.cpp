@@ -156,8 +156,65 @@ class Planning {
       reasons.push_back("stops " + std::to_string(plan_.evictions.size()) + " idle instance(s) for room");
     }
     best.candidate.reasons = std::move(reasons);
+    WhyNotAnAccelerator(fitting, best.candidate.reasons);
+    WhyOneOfSeveral(*fitting.front().option, best.candidate.reasons);
+    StaleTuning(*fitting.front().option, best.candidate);
     for (size_t i = 1; i < fitting.size(); ++i) Beaten(fitting[i], best);
     plan_.chosen = std::move(best.candidate);
+  }
+
+  static bool OnHost(const PlanOption& option) {
+    return std::all_of(option.devices.begin(), option.devices.end(),
+                       [](const Device* device) { return device->kind == DeviceKind::kCpu; });
+  }
+
+  // "Why is it on the CPU?", where the machine has something else.
+  void WhyNotAnAccelerator(const std::vector<Tried>& fitting, std::vector<std::string>& reasons) const {
+    if (!OnHost(*fitting.front().option)) return;
+    for (size_t i = 1; i < fitting.size(); ++i) {
+      const PlanOption& option = *fitting[i].option;
+      if (OnHost(option)) continue;
+      const Predicted& p = fitting[i].attempt.candidate.predicted;
+      std::string why = "not on " + option.devices[0]->name + " (" + option.backend->name + "): ";
+      if (!p.decode_tok_s || !p.ttft_ms) {
+        why += "its speed is unknown";
+      } else {
+        why += "about " + Number(*p.ttft_ms) + " ms to the first token, then " + Number(*p.decode_tok_s) +
+               " tokens/s there; the smaller the model, the more of that is overhead of each step";
+      }
+      reasons.push_back(std::move(why));
+      return;
+    }
+    const Rejected* telling = nullptr;
+    for (const Rejected& r : plan_.rejected) {
+      const Device* device = r.devices.empty() ? nullptr : in_.topology.FindDevice(r.devices[0]);
+      if (device == nullptr || device->kind == DeviceKind::kCpu || device->software) continue;
+      if (telling == nullptr || r.reason_code == Reason::kDoesNotFit) telling = &r;
+      if (r.reason_code == Reason::kDoesNotFit) break;
+    }
+    if (telling != nullptr)
+      reasons.push_back("not on " + in_.topology.FindDevice(telling->devices[0])->name + " (" +
+                        telling->backend + "): " + telling->reason);
+  }
+
+  void WhyOneOfSeveral(const PlanOption& chosen, std::vector<std::string>& reasons) const {
+    if (chosen.devices.size() != 1 || OnHost(chosen)) return;
+    size_t equal = 0;
+    for (const Device& device : in_.topology.devices) equal += device.name == chosen.devices[0]->name ? 1 : 0;
+    if (equal < 2) return;
+    reasons.push_back(
+        "one of " + std::to_string(equal) + " equal devices holds it; " +
+        (chosen.engine->memory == MemoryModel::kLayered
+             ? "they would work on its layers one after the other, which makes no session faster"
+             : "with more of them the predicted figures are not better") +
+        "; the others are free for further instances");
+  }
+
+  void StaleTuning(const PlanOption& option, Candidate& chosen) const {
+    if (in_.request.assume_installed) return;
+    const std::string stale = Corrections(in_.calibration, KeyOf(option)).StaleTuning();
+    if (!stale.empty())
+      chosen.reasons.push_back("what tuning found was with " + stale + ": stale, tune it again");
   }
 
   std::string Headline(const std::vector<Tried>& fitting) const {

@@ -8,6 +8,7 @@ namespace rumbo {
 namespace {
 
 constexpr uint32_t kUbatch = 512;
+constexpr uint32_t kBatch = 512;  // tokens of one step of all sessions, where nothing else was found better
 constexpr uint32_t kPagedStep = 2048;  // tokens of one step of a paged server
 
 uint32_t Clamp32(uint64_t value) { return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX)); }
@@ -29,7 +30,11 @@ std::string SplitText(const std::vector<double>& split) {
 }  // namespace
 
 CandidateBuilder::CandidateBuilder(const PlanInputs& in, const PlanOption& option)
-    : in_(in), option_(option), room_(in.topology, in.request.ledger) {
+    : in_(in),
+      option_(option),
+      room_(in.topology, in.request.ledger),
+      key_(KeyOf(option)),
+      corrections_(in.request.assume_installed ? Corrections() : Corrections(in.calibration, key_)) {
   if (option.variant != nullptr) model_ = &option.variant->descriptor;
   for (const Device* device : option.devices) {
     accelerated_ = accelerated_ || device->kind != DeviceKind::kCpu || device->software;
@@ -57,6 +62,8 @@ Attempt CandidateBuilder::Build(const Trial& trial, bool fit_only) const {
   for (const Device* device : option_.devices) c.devices.push_back(device->id);
   c.maturity = option_.maturity;
   c.environment = option_.environment;
+  c.key = key_;
+  c.knobs = trial.knobs;
   switch (option_.engine->memory) {
     case MemoryModel::kLayered:
       Layered(trial, fit_only, a);
@@ -72,9 +79,34 @@ Attempt CandidateBuilder::Build(const Trial& trial, bool fit_only) const {
       break;
   }
   if (!a.why_not.empty()) return a;
-  Correct(trial, c);
+  Correct(trial, a);
   Fit(a);
+  if (!fit_only) HostCache(a);
   return a;
+}
+
+// Room for states of conversations that leave the KV cache: as much as the whole cache holds, but only of
+// memory that nothing else needs, and never for a plan that stops others or is to be small.
+void CandidateBuilder::HostCache(Attempt& a) const {
+  Candidate& c = a.candidate;
+  if (option_.engine->host_cache_most == 0 || pooled()) return;
+  c.settings.host_cache_bytes = 0;
+  const MemoryPool* pool = SystemPool(in_.topology);
+  if (pool == nullptr || a.shortage || !a.evictions.empty() || in_.workload.objective == "memory") return;
+  Bytes states = 0, taken = 0;
+  for (const MemoryItem& item : c.memory) {
+    if (item.what == "kv_cache" || item.what == "recurrent_state") states = SaturatingAdd(states, item.bytes);
+    if (item.pool == pool->id) taken = SaturatingAdd(taken, item.bytes);
+  }
+  const auto free = room_.FreeFor(pool->id, "", "cpu");
+  if (!free) return;
+  const Bytes bytes = std::min({states, option_.engine->host_cache_most, SaturatingSub(*free, taken) / 4});
+  if (bytes < kMiB) return;
+  Candidate with = c;
+  ReserveHost(in_.topology, "host_cache", bytes, with);
+  if (room_.Lacks(with)) return;
+  c = std::move(with);
+  c.settings.host_cache_bytes = bytes;
 }
 
 CacheShape CandidateBuilder::ShapeOf(const Trial& trial) const {
@@ -82,6 +114,7 @@ CacheShape CandidateBuilder::ShapeOf(const Trial& trial) const {
   shape.sessions = trial.sessions;
   shape.context_total = trial.context;
   shape.ubatch = kUbatch;
+  if (trial.knobs.ubatch) shape.ubatch = *trial.knobs.ubatch;
   if (pooled())
     shape.ubatch = std::max(kUbatch, std::min<uint32_t>(trial.context / std::max(trial.sessions, 1u), 8192));
   shape.outputs =
@@ -95,7 +128,7 @@ CacheShape CandidateBuilder::ShapeOf(const Trial& trial) const {
 const StepBuffers& CandidateBuilder::BuffersOf(const Trial& trial, const CacheShape& shape) const {
   const auto same = [&](const Trial& t) {
     return t.context == trial.context && t.sessions == trial.sessions && t.kv_type == trial.kv_type &&
-           t.draft_tokens == trial.draft_tokens;
+           t.draft_tokens == trial.draft_tokens && t.knobs.ubatch == trial.knobs.ubatch;
   };
   if (!buffers_ || !same(buffers_->first)) buffers_ = {trial, StepBuffersOf(*model_, shape)};
   return buffers_->second;
@@ -231,8 +264,9 @@ void CandidateBuilder::ReserveOnHost(const SideBytes& bytes, Candidate& c) const
   ReserveHost(in_.topology, "draft", bytes.draft, c);
 }
 
-uint32_t CandidateBuilder::Threads() const {
+uint32_t CandidateBuilder::Threads(const Trial& trial) const {
   if (in_.request.overrides.threads) return *in_.request.overrides.threads;
+  if (trial.knobs.threads) return *trial.knobs.threads;
   if (host_ == nullptr) return 1;
   // A second thread on a core waits for the first one's vector units.
   const int allowed = host_->threads_allowed.value_or(host_->cores_physical.value_or(1));
@@ -258,9 +292,9 @@ void CandidateBuilder::LayeredSettings(const Trial& trial, const CacheShape& sha
   // Cells are rounded up; a session is promised no more than the model was trained for.
   if (model_->context_trained > 0)
     s.context_per_session = std::min(*s.context_per_session, model_->context_trained);
-  s.threads = s.threads_batch = Threads();
+  s.threads = s.threads_batch = Threads(trial);
   s.ubatch = shape.ubatch;
-  s.batch = std::max({shape.ubatch, shape.outputs, 512u});
+  s.batch = std::max({shape.ubatch, shape.outputs, trial.knobs.batch.value_or(kBatch)});
   s.gpu_layers = accelerated_ ? placement.offloaded : 0;
   s.kv_type_k = shape.type_k;
   s.kv_type_v = shape.type_v;
@@ -299,7 +333,7 @@ void CandidateBuilder::Speed(const Trial& trial, const CacheShape& shape, const 
   speed.sessions = trial.sessions;
   speed.prompt_tokens = *in_.workload.prompt_tokens;
   speed.answer_tokens = pooled() ? 0 : *in_.workload.answer_tokens;
-  speed.threads = Threads();
+  speed.threads = Threads(trial);
   speed.draft_acceptance = in_.workload.draft_acceptance;
   for (const Device* device : option_.devices)
     speed.link_bytes_s = device->link_bytes_s.value.value_or(speed.link_bytes_s);
@@ -315,8 +349,6 @@ void CandidateBuilder::Load(Candidate& c) const {
   if (disk == in_.catalog.assumptions.end() || disk->second <= 0) return;
   c.predicted.load_s = option_.engine->start_s + static_cast<double>(model_->tensor_bytes) / disk->second;
 }
-
-CalibrationKey CandidateBuilder::Key() const { return KeyOf(option_); }
 
 CalibrationKey KeyOf(const PlanOption& option) {
   CalibrationKey key;
@@ -338,14 +370,17 @@ CalibrationKey KeyOf(const PlanOption& option) {
 }
 
 // What was measured on this machine, applied to this machine only.
-void CandidateBuilder::Correct(const Trial& trial, Candidate& c) const {
+void CandidateBuilder::Correct(const Trial& trial, Attempt& a) const {
+  Candidate& c = a.candidate;
   c.uncorrected = c.predicted;
   c.uncorrected_memory = c.memory;
-  if (in_.calibration.measurements.empty() || in_.request.assume_installed) return;
-  const CalibrationKey key = Key();
+  a.loaded_ttft_ms = c.predicted.ttft_ms;
+  if (corrections_.empty()) return;
   for (MemoryItem& item : c.memory) {
-    const auto factor = MemoryCorrection(in_.calibration, key, item.what);
-    if (!factor || *factor <= 1) continue;  // a plan reserves at least what the formula says
+    const auto factor = corrections_.Memory(item.what);
+    if (!factor) continue;
+    item.source = *factor <= 1 ? "formula; measured here" : "measured here";
+    if (*factor <= 1) continue;  // a plan reserves at least what the formula says
     const double bytes = static_cast<double>(item.bytes) * *factor;
     const Bytes corrected = bytes < 9e18 ? static_cast<Bytes>(bytes) : UINT64_MAX;
     for (auto& [limit, sum] : c.limit_bytes) {
@@ -353,21 +388,25 @@ void CandidateBuilder::Correct(const Trial& trial, Candidate& c) const {
       sum = SaturatingAdd(sum, corrected - item.bytes);
     }
     item.bytes = corrected;
-    item.source = "measured here";
   }
+  const std::string knobs = trial.knobs.Text();
   Predicted& p = c.predicted;
-  if (const auto decode = DecodeCorrection(in_.calibration, key, trial.sessions); decode && p.decode_tok_s) {
+  if (const auto decode = corrections_.Decode(trial.sessions, knobs); decode && p.decode_tok_s) {
     p.decode_tok_s = *p.decode_tok_s * decode->factor;
-    p.aggregate_tok_s = *p.aggregate_tok_s * decode->factor;
-    if (p.energy_j_per_tok) p.energy_j_per_tok = *p.energy_j_per_tok / decode->factor;
     p.uncertainty = decode->uncertainty;
     p.source = decode->source;
   }
-  if (const auto ttft = TtftCorrection(in_.calibration, key, trial.sessions); ttft && p.ttft_ms) {
-    p.ttft_ms = *p.ttft_ms * ttft->factor;
+  if (const auto all = corrections_.Aggregate(trial.sessions, knobs); all && p.aggregate_tok_s) {
+    p.aggregate_tok_s = *p.aggregate_tok_s * all->factor;
+    if (p.energy_j_per_tok) p.energy_j_per_tok = *p.energy_j_per_tok / all->factor;
   }
-  if (const auto load = LoadCorrection(in_.calibration, key); load && p.load_s)
-    p.load_s = *p.load_s * load->factor;
+  const uint32_t prompt = in_.workload.prompt_tokens.value_or(0);
+  if (p.ttft_ms) {
+    if (const auto ttft = corrections_.LoadedTtft(trial.sessions, prompt, knobs))
+      a.loaded_ttft_ms = *p.ttft_ms * ttft->factor;
+    if (const auto ttft = corrections_.Ttft(prompt, knobs)) p.ttft_ms = *p.ttft_ms * ttft->factor;
+  }
+  if (const auto load = corrections_.Load(); load && p.load_s) p.load_s = *p.load_s * load->factor;
 }
 
 // As it is, then with the evictions that are needed and no others.

@@ -19,6 +19,7 @@ struct Trial {
   uint32_t draft_tokens = 0;
   uint32_t offloaded = 0;        // layers + 1: all
   uint32_t experts_on_host = 0;  // layers whose routed experts stay in host memory
+  TuningKnobs knobs;             // settings that a tuning run tried
 };
 
 // Turns a trial of one option into a candidate: reservations, settings, predictions, what must be evicted.
@@ -31,6 +32,9 @@ class CandidateBuilder {
   bool accelerated() const { return accelerated_; }
   // Encoders: every input is seen whole, in one step, and yields no tokens.
   bool pooled() const;
+
+  // What was measured of this option on this machine; empty for machines of profiles.
+  const Corrections& corrections() const { return corrections_; }
 
   // `fit_only`: reservations and whether they fit, without settings and predictions.
   Attempt Build(const Trial& trial, bool fit_only = false) const;
@@ -51,16 +55,18 @@ class CandidateBuilder {
   void Speed(const Trial& trial, const CacheShape& shape, const std::vector<SpeedSide>& sides,
              Attempt& a) const;
   void Load(Candidate& c) const;
-  void Correct(const Trial& trial, Candidate& c) const;
+  void Correct(const Trial& trial, Attempt& a) const;
   void Fit(Attempt& a) const;
-  uint32_t Threads() const;
-  CalibrationKey Key() const;
+  void HostCache(Attempt& a) const;
+  uint32_t Threads(const Trial& trial) const;
 
   const PlanInputs& in_;
   const PlanOption& option_;
   const ModelDescriptor* model_ = nullptr;
   const Device* host_ = nullptr;
   const Room room_;
+  const CalibrationKey key_;
+  const Corrections corrections_;
   // Buffers of the trial before: a search varies the placement far more often than the shape.
   mutable std::optional<std::pair<Trial, StepBuffers>> buffers_;
   bool accelerated_ = false;

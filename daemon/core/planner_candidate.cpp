@@ -22,9 +22,9 @@ double Score(const PlanInputs& in, const Attempt& a) {
   }
   if (objective == "energy" && p.energy_j_per_tok) return *p.energy_j_per_tok;
   if (objective == "throughput" && p.aggregate_tok_s && *p.aggregate_tok_s > 0) return 1 / *p.aggregate_tok_s;
-  if (objective == "energy" || objective == "throughput" || !p.ttft_ms) return kUnknownScore;
-  if (!p.decode_tok_s) return *p.ttft_ms / 1e3;  // nothing to decode
-  return *p.decode_tok_s > 0 ? *p.ttft_ms / 1e3 + *in.workload.answer_tokens / *p.decode_tok_s
+  if (objective == "energy" || objective == "throughput" || !a.loaded_ttft_ms) return kUnknownScore;
+  if (!p.decode_tok_s) return *a.loaded_ttft_ms / 1e3;  // nothing to decode
+  return *p.decode_tok_s > 0 ? *a.loaded_ttft_ms / 1e3 + *in.workload.answer_tokens / *p.decode_tok_s
                              : kUnknownScore;
 }
 
@@ -110,7 +110,31 @@ class Search {
     return trial;
   }
 
-  Attempt Scored(const Trial& trial) const {
+  // With the settings that a tuning run found best for so many sessions, where there was one.
+  Attempt Scored(Trial trial) const {
+    if (in_.request.overrides.knobs) trial.knobs = TuningKnobs::Parse(*in_.request.overrides.knobs);
+    Attempt best = ScoredAs(trial);
+    for (const std::string& text : TunedKnobs(trial.sessions)) {
+      trial.knobs = TuningKnobs::Parse(text);
+      Attempt a = ScoredAs(trial);
+      if (!Better(a, best)) continue;
+      a.candidate.reasons.push_back("settings found by tuning here: " + text);
+      best = std::move(a);
+    }
+    return best;
+  }
+
+  std::vector<std::string> TunedKnobs(uint32_t sessions) const {
+    std::vector<std::string> out;
+    if (in_.request.overrides.knobs) return out;
+    for (const std::string& text : builder_.corrections().TunedKnobs(sessions)) {
+      const TuningKnobs knobs = TuningKnobs::Parse(text);
+      if (!text.empty() && layered_ && !(knobs.threads && in_.request.overrides.threads)) out.push_back(text);
+    }
+    return out;
+  }
+
+  Attempt ScoredAs(const Trial& trial) const {
     Attempt a = builder_.Build(trial);
     a.score = Score(in_, a);
     // What is less proven must be that much better to be chosen.
@@ -262,6 +286,32 @@ Attempt TryOptionAt(const PlanInputs& in, const PlanOption& option, uint32_t con
 
 bool FitsAt(const PlanInputs& in, const PlanOption& option, uint32_t context, uint32_t sessions) {
   return Search(in, option).Fits(context, sessions);
+}
+
+Predicted PredictRun(const PlanInputs& in, const Candidate& placement) {
+  const PlanOptions options = EnumerateOptions(in.request, in.topology, in.catalog);
+  for (const PlanOption& option : options.options) {
+    if (option.engine->name != placement.engine || option.build != placement.engine_build ||
+        option.backend->name != placement.backend ||
+        (option.variant == nullptr ? "" : option.variant->id) != placement.variant ||
+        !std::equal(option.devices.begin(), option.devices.end(), placement.devices.begin(),
+                    placement.devices.end(),
+                    [](const Device* device, const std::string& id) { return device->id == id; })) {
+      continue;
+    }
+    Trial trial;
+    trial.context = std::max(*in.workload.context, *in.workload.sessions);
+    trial.sessions = *in.workload.sessions;
+    trial.kv_type = placement.settings.kv_type_k;
+    trial.draft_tokens = placement.settings.draft_tokens.value_or(0);
+    trial.offloaded = placement.settings.gpu_layers.value_or(0);
+    const auto experts = placement.settings.extra.find("experts_on_host");
+    if (experts != placement.settings.extra.end())
+      trial.experts_on_host = static_cast<uint32_t>(std::strtoul(experts->second.c_str(), nullptr, 10));
+    trial.knobs = placement.knobs;
+    return CandidateBuilder(in, option).Build(trial).candidate.uncorrected;
+  }
+  return {};
 }
 
 Attempt TryOption(const PlanInputs& in, const PlanOption& option) {

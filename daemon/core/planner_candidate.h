@@ -18,6 +18,7 @@ struct Attempt {
   std::optional<Shortage> shortage;  // set: does not fit, even after every eviction
   std::vector<std::string> evictions;
   double score = 0;                          // by the objective; less is better
+  std::optional<double> loaded_ttft_ms;      // while all sessions begin together, where that was measured
   Reason reason_code = Reason::kDoesNotFit;  // why not, where shortage or `why_not`
   std::string why_not;                       // set: cannot be at all, whatever the room
 };
@@ -29,6 +30,11 @@ struct PlanInputs {
   const Calibration& calibration;
   const Workload& workload;  // complete
 };
+
+// What the formulas say of one request on a placement that MakePlan made, before any correction, with
+// `in.workload` as it really was; `in.request` names the variants. Empty where the placement is none of its
+// options any more.
+Predicted PredictRun(const PlanInputs& in, const Candidate& placement);
 
 // What measurements of this option are filed under.
 CalibrationKey KeyOf(const PlanOption& option);

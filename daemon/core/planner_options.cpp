@@ -83,7 +83,9 @@ class Enumerator {
     }
     std::vector<InstalledEngine> builds;
     for (const InstalledEngine& installed : request_.installed) {
-      if (installed.name == engine.name) builds.push_back(installed);
+      if (installed.name == engine.name &&
+          (request_.overrides.build.empty() || request_.overrides.build == installed.build))
+        builds.push_back(installed);
     }
     if (request_.assume_installed) {
       InstalledEngine any{engine.name, "", engine.version, {}};
@@ -91,7 +93,10 @@ class Enumerator {
       builds = {any};
     }
     if (builds.empty()) {
-      Refuse(engine, Reason::kEngineNotInstalled, engine.title + " is not installed here");
+      Refuse(engine, Reason::kEngineNotInstalled,
+             engine.title + (request_.overrides.build.empty()
+                                 ? " is not installed here"
+                                 : ": its build '" + request_.overrides.build + "' is not installed here"));
       return;
     }
     for (const PlanVariant* variant : Variants(engine)) Variant(engine, word, builds, variant);
@@ -137,6 +142,7 @@ class Enumerator {
     for (const InstalledEngine& build : builds) {
       for (const CatalogBackend& backend : engine.backends) {
         if (!In(build.backends, backend.name)) continue;
+        if (!request_.overrides.backend.empty() && request_.overrides.backend != backend.name) continue;
         Backend({variant, &engine, &backend, build.build, build.version, {}, {}, "", {}, {}, {}},
                 system_word);
       }
@@ -273,6 +279,7 @@ Rejected Reject(const PlanOption& option, Reason code, std::string reason) {
   Rejected r;
   if (option.variant != nullptr) r.variant = option.variant->id;
   r.engine = option.engine->name;
+  r.engine_build = option.build;
   r.backend = option.backend->name;
   for (const Device* device : option.devices) r.devices.push_back(device->id);
   r.reason_code = code;

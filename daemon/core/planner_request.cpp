@@ -82,6 +82,13 @@ absl::Status CheckWorkload(const Workload& w) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSystem(const std::string& system) {
+  static const std::set<std::string> kSystems = {"", "linux", "windows", "macos"};
+  if (kSystems.count(system) > 0) return absl::OkStatus();
+  return InvalidArgument("there is no system '" + system.substr(0, 40) + "'",
+                         "Choose linux, windows or macos.");
+}
+
 absl::Status CheckContract(const Contract& contract) {
   static const std::set<std::string> kKinds = {"", "cpu", "gpu", "npu"};
   if (kKinds.count(contract.device_kind) == 0) {
@@ -153,6 +160,7 @@ uint32_t DefaultContextPerSession(const PlanRequest& request) {
 absl::StatusOr<Workload> CompleteWorkload(const PlanRequest& request, const Topology& topology,
                                           const EngineCatalog& catalog) {
   RUMBO_RETURN_IF_ERROR(CheckWorkload(request.workload));
+  RUMBO_RETURN_IF_ERROR(CheckSystem(request.system));
   RUMBO_RETURN_IF_ERROR(CheckContract(request.contract));
   RUMBO_RETURN_IF_ERROR(CheckOverrides(request.overrides, topology, catalog));
   RUMBO_RETURN_IF_ERROR(CheckVariants(request, catalog));

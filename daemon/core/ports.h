@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "daemon/core/calibration.h"
 #include "daemon/core/types.h"
 
 // What daemon/core needs from the outside world, each implemented elsewhere and faked in tests. All are
@@ -50,6 +51,14 @@ class TopologySource {
   // A hardware profile. kNotFound (kProfileNotFound) with the nearest name.
   virtual absl::StatusOr<Topology> Profile(const std::string& name) = 0;
   virtual std::vector<std::string> ProfileNames() = 0;
+};
+
+// Keeps what was measured between runs of the daemon. Implemented by daemon/store.
+class MeasurementLog {
+ public:
+  virtual ~MeasurementLog() = default;
+  // Never blocks; written soon, in batches.
+  virtual void Add(Measurement measurement) = 0;
 };
 
 // Wall time, for people and files only.

@@ -21,6 +21,11 @@ struct Peak {
   bool assumed = false;
 };
 
+int ThreadsOf(const SpeedInput& in, const Device& device) {
+  return in.threads > 0 ? static_cast<int>(in.threads)
+                        : device.threads_allowed.value_or(device.cores_physical.value_or(1));
+}
+
 Peak CpuPeak(const SpeedInput& in, const Device& device, const SpeedRow& row) {
   const double clock = Assumption(*in.catalog, "cpu_clock_hz", 3e9);
   double lanes = 8;  // 128-bit multiply-add: 4 lanes, 2 operations
@@ -28,8 +33,7 @@ Peak CpuPeak(const SpeedInput& in, const Device& device, const SpeedRow& row) {
   if (Has(device.isa, "avx512f")) lanes = 64;
   if (row.rate == "bf16" && Has(device.isa, "avx512_bf16")) lanes = 128;
   if (row.rate == "int8" && Has(device.isa, "avx512_vnni")) lanes = 256;
-  const int threads = in.threads > 0 ? static_cast<int>(in.threads)
-                                     : device.threads_allowed.value_or(device.cores_physical.value_or(1));
+  const int threads = ThreadsOf(in, device);
   const int cores = std::max(1, std::min(threads, device.cores_physical.value_or(threads)));
   return {clock * lanes * cores, true};
 }
@@ -114,8 +118,9 @@ bool AddSide(const SpeedInput& in, const SpeedSide& side, const StepWork& work, 
   const Peak peak = PeakOf(in, *side.device, *row, bandwidth);
   const double rate = peak.rate * (size.prompt ? row->compute_efficiency : row->batch_efficiency);
   const double compute = rate > 0 ? 2 * D(in.model->active_parameters) * size.tokens / rate : 0;
+  const double threads = side.device->kind == DeviceKind::kCpu ? ThreadsOf(in, *side.device) : 0;
   const double overhead =
-      (row->step_overhead_us + work.layers * row->layer_overhead_us +
+      (row->step_overhead_us + work.layers * (row->layer_overhead_us + threads * row->thread_overhead_us) +
        work.expert_layers * row->expert_overhead_us + size.sequences * row->sequence_overhead_us) *
       1e-6;
   const double body = std::max(memory, compute) + (1 - row->overlap) * std::min(memory, compute);

@@ -90,6 +90,7 @@ struct ImportSpec {
   std::string name;
   std::string expected_sha256;
   bool replace = false;
+  std::string variant;  // beside the model's other variants; "": the only one, "default"
 };
 
 // ---- Instances ----
@@ -180,6 +181,59 @@ struct AdviceQuery {
   std::string currency;
   std::optional<double> budget;
   std::string system;
+};
+
+// ---- Tuning ----
+
+struct TuneSpec {
+  std::string model;
+  std::vector<uint32_t> sessions = {1, 4, 16};
+  std::chrono::seconds limit{300};
+  PlanOverrides overrides;
+};
+
+// One placement, measured while `sessions` requests began together.
+struct TuneTrial {
+  std::string variant;
+  std::string engine;
+  std::string engine_version;
+  std::string engine_build;
+  std::string backend;
+  std::vector<std::string> devices;
+  uint32_t sessions = 1;
+  std::string knobs;
+  std::optional<double> decode_tok_s;
+  std::optional<double> aggregate_tok_s;
+  std::optional<double> ttft_ms;
+  std::optional<double> predicted_decode_tok_s;
+  std::optional<double> predicted_ttft_ms;
+  std::string failed;  // why it could not be measured, or is not kept
+};
+
+struct TuneProgress {
+  std::string step;
+  uint32_t done = 0;
+  uint32_t total = 0;
+  double elapsed_s = 0;
+  double limit_s = 0;
+};
+
+// What comes before the result: one of the two.
+struct TuneEvent {
+  std::optional<TuneProgress> progress;
+  std::optional<TuneTrial> trial;
+};
+
+struct TuneWinner {
+  std::string objective;
+  TuneTrial trial;
+};
+
+struct TuneResult {
+  std::vector<TuneWinner> winners;
+  uint32_t trials = 0;
+  double elapsed_s = 0;
+  bool cut_short = false;
 };
 
 // ---- The daemon ----

@@ -47,7 +47,9 @@ class ModelService final : public v1::ModelService::CallbackService {
     auto cancelled = std::make_shared<std::atomic<bool>>(false);
     auto stream = MessageStream<v1::ImportModelResponse>::Create([cancelled] { *cancelled = true; });
     core_->ImportModel(
-        {request->path(), request->name(), request->expected_sha256(), request->replace()}, cancelled,
+        {request->path(), request->name(), request->expected_sha256(), request->replace(),
+         request->variant()},
+        cancelled,
         [stream](const StepProgress& progress) {
           v1::ImportModelResponse message;
           ToProto(progress, message.mutable_progress());

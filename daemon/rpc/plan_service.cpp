@@ -1,5 +1,8 @@
+#include <atomic>
+
 #include "base/status.h"
 #include "daemon/core/core_impl.h"
+#include "daemon/rpc/message_stream.h"
 #include "daemon/rpc/services.h"
 #include "daemon/wire/convert.h"
 #include "engines/worker_kit/grpc_status.h"
@@ -17,16 +20,30 @@ class PlanService final : public v1::PlanService::CallbackService {
   grpc::ServerUnaryReactor* MakePlan(CallbackServerContext* call, const v1::MakePlanRequest* request,
                                      v1::MakePlanResponse* response) override {
     auto* reactor = call->DefaultReactor();
-    if (!request->together().empty()) {
-      reactor->Finish(ToGrpcStatus(NotImplemented("planning several models together")));
-      return reactor;
-    }
     PlanQuery query{request->model(),
                     FromProto(request->workload()),
                     FromProto(request->contract()),
                     FromProto(request->overrides()),
                     request->hardware(),
                     request->system()};
+    if (!request->together().empty()) {
+      std::vector<PlanQuery> queries = {query};
+      query.overrides.variant.clear();  // names a variant of the first model
+      for (const std::string& model : request->together()) {
+        query.model = model;
+        queries.push_back(query);
+      }
+      core_->MakePlans(std::move(queries), [reactor, response, strict = request->strict()](
+                                               absl::StatusOr<std::vector<Plan>> plans) {
+        if (!plans.ok()) return reactor->Finish(ToGrpcStatus(plans.status()));
+        for (const Plan& plan : *plans) {
+          if (strict && !plan.chosen) return reactor->Finish(ToGrpcStatus(RefusalStatus(plan)));
+          ToProto(plan, response->has_plan() ? response->add_together() : response->mutable_plan());
+        }
+        reactor->Finish(grpc::Status::OK);
+      });
+      return reactor;
+    }
     core_->MakePlan(std::move(query),
                     [reactor, response, strict = request->strict()](absl::StatusOr<Plan> plan) {
                       if (!plan.ok()) return reactor->Finish(ToGrpcStatus(plan.status()));
@@ -35,6 +52,35 @@ class PlanService final : public v1::PlanService::CallbackService {
                       reactor->Finish(grpc::Status::OK);
                     });
     return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::TuneModelResponse>* TuneModel(CallbackServerContext*,
+                                                             const v1::TuneModelRequest* request) override {
+    auto cancelled = std::make_shared<std::atomic<bool>>(false);
+    auto stream = MessageStream<v1::TuneModelResponse>::Create([cancelled] { *cancelled = true; });
+    TuneSpec spec;
+    spec.model = request->name();
+    if (!request->sessions().empty())
+      spec.sessions.assign(request->sessions().begin(), request->sessions().end());
+    if (request->has_limit_s()) spec.limit = std::chrono::seconds(request->limit_s());
+    spec.overrides = FromProto(request->overrides());
+    core_->TuneModel(
+        std::move(spec), cancelled,
+        [stream](const TuneEvent& event) {
+          v1::TuneModelResponse message;
+          if (event.progress) ToProto(*event.progress, message.mutable_progress());
+          if (event.trial) ToProto(*event.trial, message.mutable_trial());
+          stream->Push(std::move(message), event.progress.has_value());
+        },
+        [stream](absl::StatusOr<TuneResult> result) {
+          if (result.ok()) {
+            v1::TuneModelResponse message;
+            ToProto(*result, message.mutable_result());
+            stream->Push(std::move(message));
+          }
+          stream->End(result.status());
+        });
+    return stream.get();
   }
 
   grpc::ServerUnaryReactor* Explain(CallbackServerContext* call, const v1::ExplainRequest* request,

@@ -16,7 +16,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int kKeep = 2000;
+constexpr int kKeep = 2000, kKeepOfAKind = 40;
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS measurement(
@@ -25,8 +25,9 @@ CREATE TABLE IF NOT EXISTS measurement(
   device TEXT NOT NULL, driver_version TEXT NOT NULL, model_sha256 TEXT NOT NULL, quantization TEXT NOT NULL,
   sessions INTEGER NOT NULL, context_total INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
   predicted_decode REAL, measured_decode REAL, predicted_ttft REAL, measured_ttft REAL,
-  predicted_load REAL, measured_load REAL, predicted_memory TEXT NOT NULL, measured_memory TEXT NOT NULL);
-PRAGMA user_version = 1;
+  predicted_load REAL, measured_load REAL, predicted_memory TEXT NOT NULL, measured_memory TEXT NOT NULL,
+  predicted_aggregate REAL, measured_aggregate REAL, knobs TEXT NOT NULL);
+PRAGMA user_version = 2;
 )";
 
 std::string ToJson(const std::vector<MemoryItem>& items) {
@@ -124,8 +125,8 @@ class SqliteCalibrationStore final : public CalibrationStore {
                 "quantization, "
                 "sessions, context_total, prompt_tokens, predicted_decode, measured_decode, predicted_ttft, "
                 "measured_ttft, "
-                "predicted_load, measured_load, predicted_memory, measured_memory, unix_s, tuned FROM "
-                "measurement ORDER BY id");
+                "predicted_load, measured_load, predicted_memory, measured_memory, unix_s, tuned, "
+                "predicted_aggregate, measured_aggregate, knobs FROM measurement ORDER BY id");
     int code;
     while ((code = s.Step()) == SQLITE_ROW) {
       Measurement m;
@@ -140,21 +141,58 @@ class SqliteCalibrationStore final : public CalibrationStore {
       m.measured_memory = ItemsFromJson(s.Text(18).c_str());
       m.unix_s = s.Int(19);
       m.tuned = s.Int(20) != 0;
-      out.measurements.push_back(std::move(m));
+      m.predicted_aggregate_tok_s = s.Real(21), m.measured_aggregate_tok_s = s.Real(22);
+      m.knobs = s.Text(23);
+      AddMeasurement(out, std::move(m));
     }
     if (code != SQLITE_DONE) return SqlError(db_, "read measurements");
     return out;
   }
 
-  absl::Status Add(const Measurement& m) override {
+  absl::Status Add(const std::vector<Measurement>& batch) override {
+    if (batch.empty()) return absl::OkStatus();
+    if (Statement(db_, "BEGIN IMMEDIATE").Step() != SQLITE_DONE) return SqlError(db_, "keep measurements");
+    absl::Status status;
+    for (const Measurement& m : batch) status.Update(Insert(m));
+    if (status.ok()) {
+      // A busy model must not crowd out what others, or a tuning run, were measured at.
+      Statement share(db_,
+                      "DELETE FROM measurement WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER ("
+                      "PARTITION BY engine, engine_version, engine_build, backend, device, driver_version, "
+                      "model_sha256, sessions, tuned, knobs, measured_decode IS NULL ORDER BY id DESC) AS n "
+                      "FROM measurement) WHERE n > ?)");
+      Statement trim(db_, "DELETE FROM measurement WHERE id <= (SELECT MAX(id) FROM measurement) - ?");
+      if (share.Bind(int64_t{kKeepOfAKind}).Step() != SQLITE_DONE ||
+          trim.Bind(int64_t{kKeep}).Step() != SQLITE_DONE)
+        status = SqlError(db_, "trim measurements");
+    }
+    if (status.ok() && Statement(db_, "COMMIT").Step() != SQLITE_DONE)
+      status = SqlError(db_, "keep measurements");
+    if (!status.ok()) Statement(db_, "ROLLBACK").Step();
+    return status;
+  }
+
+  absl::StatusOr<int> Forget(const std::string& engine, const std::string& backend,
+                             const std::string& device) override {
+    Statement s(db_,
+                "DELETE FROM measurement WHERE (?1 = '' OR engine = ?1) AND (?2 = '' OR backend = ?2) AND "
+                "(?3 = '' OR device = ?3)");
+    if (s.Bind(engine).Bind(backend).Bind(device).Step() != SQLITE_DONE)
+      return SqlError(db_, "forget measurements");
+    return sqlite3_changes(db_);
+  }
+
+ private:
+  absl::Status Insert(const Measurement& m) {
     Statement s(
         db_,
         "INSERT INTO measurement(engine, engine_version, engine_build, backend, device, driver_version, "
         "model_sha256, "
         "quantization, sessions, context_total, prompt_tokens, predicted_decode, measured_decode, "
         "predicted_ttft, "
-        "measured_ttft, predicted_load, measured_load, predicted_memory, measured_memory, unix_s, tuned) "
-        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+        "measured_ttft, predicted_load, measured_load, predicted_memory, measured_memory, unix_s, tuned, "
+        "predicted_aggregate, measured_aggregate, knobs) "
+        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     const CalibrationKey& k = m.key;
     s.Bind(k.engine)
         .Bind(k.engine_version)
@@ -173,23 +211,11 @@ class SqliteCalibrationStore final : public CalibrationStore {
         .Bind(ToJson(m.predicted_memory))
         .Bind(ToJson(m.measured_memory));
     s.Bind(m.unix_s).Bind(int64_t{m.tuned});
+    s.Bind(m.predicted_aggregate_tok_s).Bind(m.measured_aggregate_tok_s).Bind(m.knobs);
     if (s.Step() != SQLITE_DONE) return SqlError(db_, "keep a measurement");
-    Statement trim(db_, "DELETE FROM measurement WHERE id <= (SELECT MAX(id) FROM measurement) - ?");
-    if (trim.Bind(int64_t{kKeep}).Step() != SQLITE_DONE) return SqlError(db_, "trim measurements");
     return absl::OkStatus();
   }
 
-  absl::StatusOr<int> Forget(const std::string& engine, const std::string& backend,
-                             const std::string& device) override {
-    Statement s(db_,
-                "DELETE FROM measurement WHERE (?1 = '' OR engine = ?1) AND (?2 = '' OR backend = ?2) AND "
-                "(?3 = '' OR device = ?3)");
-    if (s.Bind(engine).Bind(backend).Bind(device).Step() != SQLITE_DONE)
-      return SqlError(db_, "forget measurements");
-    return sqlite3_changes(db_);
-  }
-
- private:
   sqlite3* db_;
 };
 
@@ -203,10 +229,13 @@ absl::StatusOr<sqlite3*> OpenOnce(const std::string& path) {
   }
   ::chmod(path.c_str(), 0600);
   sqlite3_busy_timeout(db, 2000);
+  // Measurements of an older layout are few and soon made again.
+  if (Statement version(db, "PRAGMA user_version"); version.Step() == SQLITE_ROW && version.Int(0) == 1)
+    sqlite3_exec(db, "DROP TABLE IF EXISTS measurement", nullptr, nullptr, nullptr);
   const bool ok = sqlite3_exec(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", nullptr,
                                nullptr, nullptr) == SQLITE_OK &&
                   sqlite3_exec(db, kSchema, nullptr, nullptr, nullptr) == SQLITE_OK;
-  Statement probe(db, "SELECT COUNT(measured_memory), COUNT(tuned) FROM measurement");
+  Statement probe(db, "SELECT COUNT(measured_memory), COUNT(knobs) FROM measurement");
   if (ok && probe.Step() == SQLITE_ROW) return db;
   const int code = sqlite3_errcode(db);
   const absl::Status status =

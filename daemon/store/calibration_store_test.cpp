@@ -1,6 +1,7 @@
 #include "daemon/store/calibration_store.h"
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -46,7 +47,7 @@ class CalibrationStoreTest : public ::testing::Test {
 };
 
 TEST_F(CalibrationStoreTest, SurvivesARestart) {
-  ASSERT_TRUE(Open()->Add(Sample()).ok());
+  ASSERT_TRUE(Open()->Add({Sample()}).ok());
   const auto back = Open()->Load();
   ASSERT_TRUE(back.ok());
   ASSERT_EQ(back->measurements.size(), 1u);
@@ -69,31 +70,57 @@ TEST_F(CalibrationStoreTest, IsPrivate) {
 
 TEST_F(CalibrationStoreTest, KeepsTheNewestAndNoMoreThanItsShare) {
   auto store = Open();
-  Measurement m = Sample();
+  std::vector<Measurement> batch;
   for (int i = 0; i < 2010; ++i) {
-    m.unix_s = i;
-    ASSERT_TRUE(store->Add(m).ok());
+    batch.push_back(Sample());
+    batch.back().unix_s = i;
+    batch.back().key.model_sha256 = std::to_string(i);
   }
+  ASSERT_TRUE(store->Add(batch).ok());
   const auto all = store->Load();
   ASSERT_TRUE(all.ok());
   EXPECT_EQ(all->measurements.size(), 2000u);
   EXPECT_EQ(all->measurements.back().unix_s, 2009) << "newest last";
 }
 
+TEST_F(CalibrationStoreTest, ABusyModelDoesNotCrowdOutTheOthers) {
+  auto store = Open();
+  Measurement other = Sample();
+  other.key.model_sha256 = "other";
+  ASSERT_TRUE(store->Add({other}).ok());
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(store->Add(std::vector<Measurement>(60, Sample())).ok());
+  const auto all = store->Load();
+  ASSERT_TRUE(all.ok());
+  ASSERT_EQ(all->measurements.size(), 11u) << "ten of a kind are all that is looked at";
+  EXPECT_EQ(all->measurements.front().key.model_sha256, "other");
+}
+
+TEST_F(CalibrationStoreTest, AnOlderLayoutIsBegunAnew) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
+  sqlite3_exec(db, "CREATE TABLE measurement(id INTEGER PRIMARY KEY, engine TEXT); PRAGMA user_version = 1",
+               nullptr, nullptr, nullptr);
+  sqlite3_close(db);
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(store->Add({Sample()}).ok());
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".damaged"));
+}
+
 TEST_F(CalibrationStoreTest, ADamagedFileIsPutAside) {
   std::ofstream(path_) << std::string(5000, 'x');
   auto store = Open();
   ASSERT_NE(store, nullptr);
-  EXPECT_TRUE(store->Add(Sample()).ok());
+  EXPECT_TRUE(store->Add({Sample()}).ok());
   EXPECT_TRUE(std::filesystem::exists(path_ + ".damaged"));
 }
 
 TEST_F(CalibrationStoreTest, ForgetsByEngineBackendAndDevice) {
   auto store = Open();
   Measurement m = Sample();
-  ASSERT_TRUE(store->Add(m).ok());
+  ASSERT_TRUE(store->Add({m}).ok());
   m.key.backend = "gpu";
-  ASSERT_TRUE(store->Add(m).ok());
+  ASSERT_TRUE(store->Add({m}).ok());
   EXPECT_EQ(*store->Forget("engine", "gpu", ""), 1);
   EXPECT_EQ(store->Load()->measurements.size(), 1u);
   EXPECT_EQ(*store->Forget("", "", ""), 1);

@@ -254,6 +254,9 @@ class Store final : public ModelStore {
   absl::StatusOr<StoredModel> ImportFile(const ImportSpec& spec, const std::atomic<bool>& cancelled,
                                          const std::function<void(const StepProgress&)>& progress) {
     RUMBO_RETURN_IF_ERROR(CheckModelName(spec.name));
+    if (!spec.variant.empty() && (!CheckModelName(spec.variant).ok() || spec.variant.size() > 64))
+      return InvalidArgument("'" + EscapeForLog(spec.variant, 80) + "' cannot be the name of a variant",
+                             "Use up to 64 letters, digits and ._:@+-, beginning with a letter or digit.");
     UniqueFd source(::open(spec.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!source.valid()) return ErrnoStatus(errno, "open " + EscapeForLog(spec.path));
     struct stat info;
@@ -298,7 +301,7 @@ class Store final : public ModelStore {
     absl::StatusOr<ModelDescriptor> descriptor = inspect_(path);
     if (descriptor.ok()) descriptor->files = {path};
     const absl::Status indexed =
-        descriptor.ok() ? Index(spec.name, sha256, blob, info.st_size, *descriptor) : descriptor.status();
+        descriptor.ok() ? Index(spec, sha256, blob, info.st_size, *descriptor) : descriptor.status();
     if (!indexed.ok()) {
       RemoveIfUnused(blob);
       return indexed;
@@ -308,11 +311,13 @@ class Store final : public ModelStore {
 
   // The name is free, or holds this very content, or may be replaced.
   absl::Status CheckFree(const ImportSpec& spec, const std::string& sha256) {
-    Statement row(db_, "SELECT sha256 FROM variants WHERE model=? AND sha256<>?");
-    row.Bind(spec.name).Bind(sha256);
+    // A variant stands in the way of another file of its own name only.
+    Statement row(db_, "SELECT sha256 FROM variants WHERE model=? AND sha256<>? AND (?='' OR id=?)");
+    row.Bind(spec.name).Bind(sha256).Bind(spec.variant).Bind(spec.variant);
     if (row.Step() && !spec.replace) {
       return Error(absl::StatusCode::kAlreadyExists, Reason::kModelExists,
-                   spec.name + " is the name of another model",
+                   spec.variant.empty() ? spec.name + " is the name of another model"
+                                        : spec.name + " has another variant " + spec.variant,
                    "Choose another --name, or `rumbo rm " + spec.name + "` first.");
     }
     return row.status();
@@ -356,17 +361,23 @@ class Store final : public ModelStore {
     return hash.Finish();
   }
 
-  absl::Status Index(const std::string& name, const std::string& sha256, const std::string& blob,
+  absl::Status Index(const ImportSpec& spec, const std::string& sha256, const std::string& blob,
                      int64_t bytes, const ModelDescriptor& descriptor) {
+    const std::string& name = spec.name;
     RUMBO_RETURN_IF_ERROR(Statement(db_, "BEGIN IMMEDIATE").Run());
     const auto write = [&]() -> absl::Status {
       RUMBO_RETURN_IF_ERROR(
           Statement(db_, "INSERT INTO models(name) VALUES(?) ON CONFLICT(name) DO NOTHING").Bind(name).Run());
-      RUMBO_RETURN_IF_ERROR(Statement(db_, "DELETE FROM variants WHERE model=?").Bind(name).Run());
+      RUMBO_RETURN_IF_ERROR(Statement(db_, "DELETE FROM variants WHERE model=? AND (?='' OR id=?)")
+                                .Bind(name)
+                                .Bind(spec.variant)
+                                .Bind(spec.variant)
+                                .Run());
       return Statement(db_,
                        "INSERT INTO variants(model,id,sha256,files,bytes,descriptor,added) "
-                       "VALUES(?,'default',?,?,?,?,?)")
+                       "VALUES(?,?,?,?,?,?,?)")
           .Bind(name)
+          .Bind(spec.variant.empty() ? "default" : spec.variant)
           .Bind(sha256)
           .Bind(json::serialize(json::array{blob}))
           .Bind(bytes)

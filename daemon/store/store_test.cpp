@@ -103,6 +103,26 @@ TEST_F(StoreTest, ImportsByContentHashAndSurvivesARestart) {
   EXPECT_EQ(models[0].variants[0].state, "complete");
 }
 
+TEST_F(StoreTest, VariantsStandBesideEachOther) {
+  ASSERT_TRUE(Import({.path = Write("q4", "four"), .name = "m", .variant = "q4"}).ok());
+  const auto two = Import({.path = Write("q8", "eight"), .name = "m", .variant = "q8"});
+  ASSERT_TRUE(two.ok()) << two.status();
+  ASSERT_EQ(two->variants.size(), 2u);
+  EXPECT_EQ(two->variants[0].id, "q4");
+  EXPECT_EQ(two->variants[1].id, "q8");
+  EXPECT_EQ(Import({.path = Write("x", "other"), .name = "m", .variant = "q8"}).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  const auto replaced = Import({.path = Write("x", "other"), .name = "m", .replace = true, .variant = "q8"});
+  ASSERT_TRUE(replaced.ok());
+  EXPECT_EQ(replaced->variants.size(), 2u);
+  EXPECT_EQ(Import({.path = Write("y", "only"), .name = "m"}).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  const auto only = Import({.path = Write("y", "only"), .name = "m", .replace = true});
+  ASSERT_TRUE(only.ok());
+  EXPECT_EQ(only->variants.size(), 1u);
+  EXPECT_FALSE(Import({.path = Write("z", "z"), .name = "m", .variant = "../x"}).ok());
+}
+
 TEST_F(StoreTest, SameContentIsStoredOnceAndFreedWithItsLastName) {
   const std::string path = Write("a", "model a");
   ASSERT_TRUE(Import({.path = path, .name = "a"}).ok());

@@ -363,6 +363,7 @@ PlanOverrides FromProto(const v1::PlanOverrides& proto) {
   RUMBO_GET(gpu_layers);
   value.force = proto.force();
   value.variant = proto.variant();
+  value.build = proto.build();
   return value;
 }
 

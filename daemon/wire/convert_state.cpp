@@ -27,11 +27,13 @@ void ToProto(const Candidate& value, v1::Candidate* proto) {
   ToProto(value.predicted, proto->mutable_predicted());
   for (const std::string& reason : value.reasons) proto->add_reasons(reason);
   proto->set_maturity(value.maturity);
+  proto->set_engine_build(value.engine_build);
 }
 
 void ToProto(const Rejected& value, v1::Rejected* proto) {
   proto->set_variant(value.variant);
   proto->set_engine(value.engine);
+  proto->set_engine_build(value.engine_build);
   proto->set_backend(value.backend);
   for (const std::string& device : value.devices) proto->add_devices(device);
   proto->set_reason_code(std::string(ReasonCode(value.reason_code)));
@@ -126,6 +128,42 @@ void ToProto(const Plan& value, v1::Plan* proto) {
   proto->set_forced(value.forced);
   proto->set_hardware(value.hardware);
   proto->set_ledger_generation(value.ledger_generation);
+}
+
+void ToProto(const TuneProgress& value, v1::TuneProgress* proto) {
+  proto->set_step(value.step);
+  proto->set_done(value.done);
+  proto->set_total(value.total);
+  proto->set_elapsed_s(value.elapsed_s);
+  proto->set_limit_s(value.limit_s);
+}
+
+void ToProto(const TuneTrial& value, v1::TuneTrial* proto) {
+  proto->set_variant(value.variant);
+  proto->set_engine(value.engine);
+  proto->set_engine_version(value.engine_version);
+  proto->set_engine_build(value.engine_build);
+  proto->set_backend(value.backend);
+  for (const std::string& device : value.devices) proto->add_devices(device);
+  proto->set_sessions(value.sessions);
+  proto->set_knobs(value.knobs);
+  RUMBO_SET(decode_tok_s);
+  RUMBO_SET(aggregate_tok_s);
+  RUMBO_SET(ttft_ms);
+  RUMBO_SET(predicted_decode_tok_s);
+  RUMBO_SET(predicted_ttft_ms);
+  proto->set_failed(value.failed);
+}
+
+void ToProto(const TuneResult& value, v1::TuneResult* proto) {
+  for (const TuneWinner& winner : value.winners) {
+    v1::TuneWinner* out = proto->add_winners();
+    out->set_objective(winner.objective);
+    ToProto(winner.trial, out->mutable_trial());
+  }
+  proto->set_trials(value.trials);
+  proto->set_elapsed_s(value.elapsed_s);
+  proto->set_cut_short(value.cut_short);
 }
 
 void ToProto(const Measured& value, v1::Measured* proto) {

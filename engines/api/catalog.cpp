@@ -181,6 +181,7 @@ CatalogEngine ReadEngine(const YAML::Node& node, const EngineCatalog& catalog) {
   e.max_draft_tokens = static_cast<uint32_t>(m.Number("max_draft_tokens", 0, 0, 64));
   e.workspace_factor = m.Number("workspace_factor", 0, 0, 100);
   e.fixed_bytes = m.Size("fixed_bytes");
+  e.host_cache_most = m.Size("host_cache_most");
   e.start_s = m.Number("start_s", 0, 0, 1e5);
   e.start_source = m.Text("start_source");
   e.automatic = m.Flag("automatic", true);
@@ -230,6 +231,7 @@ SpeedRow ReadSpeed(const YAML::Node& node, const std::map<std::string, std::stri
   r.prompt_bandwidth = m.Number("prompt_bandwidth", r.bandwidth_efficiency, 0.001, 1.5);
   r.overlap = m.Number("overlap", 1, 0, 1);
   r.sequence_overhead_us = m.Number("sequence_overhead_us", 0, 0, 1e6);
+  r.thread_overhead_us = m.Number("thread_overhead_us", 0, 0, 1e6);
   r.linear_prompt_ms = m.Number("linear_prompt_ms", 0, 0, 1e4);
   r.kv_efficiency = m.Number("kv_efficiency", r.bandwidth_efficiency, 0.001, 1.5);
   r.compute_efficiency = m.Number("compute_efficiency", 0, 0.0001, 1.5);

@@ -76,6 +76,7 @@ struct CatalogEngine {
   uint32_t max_draft_tokens = 0;
   double workspace_factor = 0;  // whole: workspace / weights
   Bytes fixed_bytes = 0;        // fixed: in all
+  Bytes host_cache_most = 0;    // host memory for states that leave the KV cache; 0: the engine keeps none
   double start_s = 0;           // until ready, without reading weights
   std::string start_source;
   bool automatic = true;                      // false: only where the user names it
@@ -104,6 +105,7 @@ struct SpeedRow {
   double layer_overhead_us = 0;     // per layer and step
   double expert_overhead_us = 0;    // more per layer with experts
   double sequence_overhead_us = 0;  // per sequence and step
+  double thread_overhead_us = 0;    // per CPU thread, layer and step: threads wait for each other
   double draft_overhead_us = 0;     // per drafted token
   double prompt_overhead_ms = 0;    // per request
   double linear_prompt_ms = 0;      // more per request and layer with a linear or scan mixer

@@ -282,6 +282,46 @@ TEST_F(CliTest, PlacementOptionsReachTheDaemon) {
   EXPECT_FALSE(plan.workload().has_context());
 }
 
+TEST_F(CliTest, NumbersThatAreNoneAreRefusedInWords) {
+  for (const char* number : {"-1", "0", "two", "99999999999", "1.5"}) {
+    const auto outcome = Rumbo({"plan", "hello", "--sessions", number});
+    EXPECT_EQ(outcome.exit_code, 2) << number;
+    EXPECT_THAT(outcome.err, HasSubstr("whole number")) << number;
+    EXPECT_THAT(outcome.err, HasSubstr("--sessions")) << number;
+  }
+}
+
+TEST_F(CliTest, EnginesThatAreNotInstalledAreOneLineUnlessAllIsAskedFor) {
+  const auto brief = Rumbo({"plan", "hello"}).out;
+  EXPECT_THAT(brief, HasSubstr("not installed here, or not for this system: vllm, sglang"));
+  EXPECT_THAT(brief, Not(HasSubstr("vllm is not installed here")));
+  EXPECT_THAT(brief, HasSubstr("llamacpp native (vulkan) on gpu0"));
+  const auto all = Rumbo({"plan", "hello", "--all"}).out;
+  EXPECT_THAT(all, HasSubstr("vllm is not installed here"));
+}
+
+TEST_F(CliTest, SeveralModelsArePlannedTogetherOnlyOnRequest) {
+  const auto refused = Rumbo({"plan", "hello", "echo"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--together"));
+  const auto value = Json({"plan", "hello", "echo", "--together"});
+  EXPECT_EQ(value.at("plan").at("model"), "hello");
+  EXPECT_EQ(value.at("together").at(0).at("model"), "echo");
+  EXPECT_EQ(daemon_->seen().plan->together(0), "echo");
+  EXPECT_EQ(Rumbo({"plan", "hello", "big", "--together"}).exit_code, 4) << "one does not fit";
+}
+
+TEST_F(CliTest, TuneShowsTrialsAndWinners) {
+  const auto outcome = Rumbo({"tune", "hello", "--sessions", "4", "--limit", "10"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("llamacpp native (cpu), 4 sessions: 99 tokens/s in all"));
+  EXPECT_THAT(outcome.out, HasSubstr("best latency"));
+  const auto value = Json({"tune", "hello"});
+  EXPECT_EQ(value.at("trials").at(0).at("ttft_ms"), 12);
+  EXPECT_EQ(value.at("result").at("winners").at(0).at("objective"), "latency");
+  EXPECT_EQ(Rumbo({"tune", "nobody"}).exit_code, 3);
+}
+
 TEST_F(CliTest, RelativePathsBecomeAbsolute) {
   const std::string here = std::filesystem::current_path();
   Rumbo({"import", "models/../x.gguf"});

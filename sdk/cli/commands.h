@@ -42,7 +42,7 @@ struct Session {
 };
 
 int RunInference(const Session& session);         // run
-int RunStreamingCommand(const Session& session);  // import, pull, load
+int RunStreamingCommand(const Session& session);  // import, pull, load, tune
 int RunSimpleCommand(const Session& session);     // everything else
 
 }  // namespace rumbo::cli

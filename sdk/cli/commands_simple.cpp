@@ -122,6 +122,20 @@ int Pin(const Client& client, const Session& s) {
   return kExitOk;
 }
 
+int MakePlans(const Client& client, const Session& s, PlanRequest request) {
+  for (const std::string& model : s.options.words) request.together.push_back(NameOrPath(model));
+  auto joint = client.MakePlans(request);
+  if (!joint) return Fail(joint.error());
+  std::string text;
+  bool all = true;
+  for (const Plan& plan : joint->plans) {
+    text += (text.empty() ? "" : "\n") + RenderPlan(plan, s.out, s.options.all);
+    all = all && plan.chosen.has_value();
+  }
+  const int shown = Show(s, joint->wire, text);
+  return all ? shown : kExitRefused;
+}
+
 int MakePlan(const Client& client, const Session& s) {
   PlanRequest request;
   request.model = NameOrPath(s.options.subject);
@@ -129,9 +143,15 @@ int MakePlan(const Client& client, const Session& s) {
   request.overrides = s.options.overrides;
   request.hardware = s.options.hardware;
   request.system = s.options.plan_system;
+  if (!s.options.words.empty() && !s.options.together) {
+    PrintError("one argument too many: \"" + Safe(s.options.words.front()) + "\"",
+               "Several models are planned side by side with --together.");
+    return kExitUsage;
+  }
+  if (s.options.together) return MakePlans(client, s, std::move(request));
   auto plan = client.MakePlan(request);
   if (!plan) return Fail(plan.error());
-  const int shown = Show(s, plan->wire, RenderPlan(*plan, s.out));
+  const int shown = Show(s, plan->wire, RenderPlan(*plan, s.out, s.options.all));
   return plan->chosen ? shown : kExitRefused;
 }
 
@@ -149,7 +169,8 @@ int Advise(const Client& client, const Session& s) {
   request.budget = s.options.budget;
   request.system = s.options.plan_system;
   auto table = client.Advise(request);
-  return table ? Show(s, table->wire, RenderAdvice(*table, s.out)) : Fail(table.error());
+  if (!table) return Fail(table.error());
+  return Show(s, table->wire, s.options.csv ? AdviceCsv(*table) : RenderAdvice(*table, s.out));
 }
 
 std::vector<std::string> Lines(const std::string& text) {

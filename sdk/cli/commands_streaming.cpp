@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/bytes.h"
@@ -31,7 +32,7 @@ int ShowLoaded(const Session& s, const Result<Loaded>& loaded) {
   std::string text = Safe(s.options.subject) + " is loaded as " + Safe(loaded->instance_id);
   if (loaded->plan && loaded->plan->chosen) {
     const Candidate& chosen = *loaded->plan->chosen;
-    text += ": " + Placement(chosen.engine, chosen.backend, chosen.devices);
+    text += ": " + Placement(chosen.engine, chosen.engine_build, chosen.backend, chosen.devices);
   }
   if (loaded->measured && !loaded->measured->memory.empty()) {
     text += ", took " + FormatBytes(SumOf(loaded->measured->memory));
@@ -39,6 +40,56 @@ int ShowLoaded(const Session& s, const Result<Loaded>& loaded) {
   if (loaded->measured && loaded->measured->load_s) text += ", in " + Short(*loaded->measured->load_s) + " s";
   Print(text + "\n");
   return kExitOk;
+}
+
+std::string TrialText(const TuneTrial& t) {
+  std::string text = Placement(t.engine, t.engine_build, t.backend, t.devices);
+  if (!t.variant.empty() && t.variant != "default") text += ", variant " + Safe(t.variant);
+  if (!t.knobs.empty()) text += ", " + Safe(t.knobs);
+  return text + ", " + std::to_string(t.sessions) + (t.sessions == 1 ? " session" : " sessions");
+}
+
+std::string FiguresText(const TuneTrial& t) {
+  if (!t.aggregate_tok_s || !t.ttft_ms) return Safe(t.failed.empty() ? "not measured" : t.failed);
+  return Short(*t.aggregate_tok_s) + " tokens/s in all, first token after " + Short(*t.ttft_ms) + " ms" +
+         (t.failed.empty() ? "" : " (" + Safe(t.failed) + ")");
+}
+
+int Tune(const Session& s, const Client& client, ProgressLine& line, const CallOptions& call) {
+  const bool json = s.options.json;
+  std::string trials;
+  const auto result = client.Tune(
+      {s.options.subject, s.options.tune_sessions, s.options.limit_s, s.options.overrides},
+      [&](const TuneProgress& p) {
+        Progress shown;
+        shown.step = std::to_string(p.done + 1) + "/" + std::to_string(p.total) + " " + p.step;
+        if (p.limit_s > 0) shown.fraction = std::min(1.0, p.elapsed_s / p.limit_s);
+        line.Show(shown);
+      },
+      [&](const TuneTrial& t) {
+        line.Clear();
+        if (json) {
+          trials += (trials.empty() ? "" : ", ") + t.wire.ToJson();
+        } else {
+          Print(TrialText(t) + ": " + FiguresText(t) + "\n");
+        }
+      },
+      call);
+  line.Clear();
+  if (!result) return Fail(result.error());
+  if (json) {
+    return Print("{\n\"trials\": [" + trials + "],\n\"result\": " + result->wire.ToJson() + "\n}\n")
+               ? kExitOk
+               : kExitFailed;
+  }
+  std::string text = "\n";
+  for (const TuneWinner& winner : result->winners)
+    text += "best " + Safe(winner.objective) + ": " + TrialText(winner.trial) + ": " +
+            FiguresText(winner.trial) + "\n";
+  text += std::to_string(result->trials) + " trials in " + Short(result->elapsed_s) + " s" +
+          (result->cut_short ? ", cut short: what was not tried is planned from formulas" : "") +
+          ". Later plans take these figures, until the engine or a driver changes.\n";
+  return Print(text) ? kExitOk : kExitFailed;
 }
 
 }  // namespace
@@ -63,10 +114,13 @@ int RunStreamingCommand(const Session& session) {
     const auto loaded = client->Load(request, show, call);
     line.Clear();
     code = ShowLoaded(session, loaded);
+  } else if (options.command == "tune") {
+    code = Tune(session, *client, line, call);
   } else if (options.command == "import") {
     const std::string path = AbsolutePath(options.subject);
     const std::string name = options.name.empty() ? NameOf(path) : options.name;
-    const auto model = client->Import({path, name, options.sha256, options.replace}, show, call);
+    const auto model =
+        client->Import({path, name, options.sha256, options.replace, options.variant}, show, call);
     line.Clear();
     code = ShowModel(session, model);
   } else {

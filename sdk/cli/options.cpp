@@ -14,6 +14,13 @@ std::string NotNegative(const std::string& text) {
   return !text.empty() && text[0] == '-' ? "must not be negative" : "";
 }
 
+// What std::from_chars takes for a number of tokens, threads, sessions or seconds, and no more than fits.
+std::string WholeNumber(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits && text.size() <= 10 && std::stoull(text) >= 1 && std::stoull(text) <= UINT32_MAX) return "";
+  return "it is a whole number from 1 on, not \"" + Safe(text) + "\"";
+}
+
 class CommandLine {
  public:
   CommandLine() : app_("Runs language models on this machine and says why where.", "rumbo") {
@@ -89,6 +96,8 @@ class CommandLine {
     Subject(import, "PATH", "A model file");
     import->add_option("--name", options_.name, "Name for apps; by default the file's");
     import->add_option("--sha256", options_.sha256, "Refuse other content");
+    import->add_option("--variant", options_.variant,
+                       "Add the file beside the model's other variants, under this name");
     import->add_flag("--replace", options_.replace, "Replace another model of that name");
     CLI::App* pull = Command("pull", "Bring a model from a hub");
     Subject(pull, "REFERENCE", "What to bring");
@@ -104,25 +113,40 @@ class CommandLine {
   }
 
   void AddPlacement(CLI::App* command) {
-    command->add_option("--context", options_.workload.context,
-                        "Tokens of context for all sessions together");
-    command->add_option("--sessions", options_.workload.sessions, "Sessions that stream at once");
-    command->add_option("--threads", options_.overrides.threads, "CPU threads");
+    command->add_option("--context", options_.workload.context, "Tokens of context for all sessions together")
+        ->check(WholeNumber);
+    command->add_option("--sessions", options_.workload.sessions, "Sessions that stream at once")
+        ->check(WholeNumber);
+    command->add_option("--threads", options_.overrides.threads, "CPU threads")->check(WholeNumber);
     command->add_option("--kv", options_.overrides.kv_type, "KV cache type: f16, bf16, q8_0, ...");
+    AddChoices(command);
+    command->add_flag("--force", options_.overrides.force, "Accept a plan that does not fit");
+  }
+
+  void AddChoices(CLI::App* command) {
     command->add_option("--engine", options_.overrides.engine, "Engine instead of the planner's choice");
+    command->add_option("--build", options_.overrides.build, "Build of the engine: native, prebuilt, ...");
+    command->add_option("--variant", options_.overrides.variant, "Variant of the model");
     command->add_option("--device", options_.overrides.device,
                         "Device id or backend instead of the planner's choice");
-    command->add_flag("--force", options_.overrides.force, "Accept a plan that does not fit");
   }
 
   void AddObjective(CLI::App* command) {
     command->add_option("--objective", options_.workload.objective, "latency, throughput, energy or memory");
-    command->add_option("--system", options_.plan_system, "Plan for linux or windows");
+    command->add_option("--system", options_.plan_system, "Plan for linux, windows or macos");
   }
 
   void AddPlanCommands() {
     CLI::App* plan = Command("plan", "Where and how a model would run, and why");
     Subject(plan, "MODEL", "Name of a model, or path of a model file");
+    plan->add_option("MORE", options_.words, "With --together: the other models");
+    plan->add_flag("--together", options_.together, "Several models side by side on one machine");
+    plan->add_flag("--all", options_.all,
+                   "Everything that was rejected, also engines that are not installed");
+    plan->add_option("--prompt", options_.workload.prompt_tokens, "Typical length of a prompt, tokens")
+        ->check(WholeNumber);
+    plan->add_option("--answer", options_.workload.answer_tokens, "Typical length of an answer, tokens")
+        ->check(WholeNumber);
     AddPlacement(plan);
     AddObjective(plan);
     plan->add_option("--hardware", options_.hardware, "A hardware profile instead of this machine");
@@ -131,10 +155,20 @@ class CommandLine {
     AddPlacement(load);
     Subject(Command("explain", "Why something runs where it runs, and what was measured"), "ID",
             "Id of an instance or request, or name of a model");
+    CLI::App* tune = Command("tune", "Measure a model with all that can run it here, and keep the winners");
+    Subject(tune, "MODEL", "Name of a model");
+    tune->add_option("--sessions", options_.tune_sessions, "Sessions at once to measure; by default 1 4 16")
+        ->check(WholeNumber);
+    tune->add_option("--limit", options_.limit_s, "Longest time, seconds; by default 300")
+        ->check(WholeNumber);
+    AddChoices(tune);
     CLI::App* advise = Command("advise", "Plan models over hardware profiles");
     advise->add_option("MODELS", options_.words, "Names of models")->required();
-    advise->add_option("--context", options_.workload.context, "Tokens of context for all sessions together");
-    advise->add_option("--sessions", options_.workload.sessions, "Sessions that stream at once");
+    advise->add_option("--context", options_.workload.context, "Tokens of context for all sessions together")
+        ->check(WholeNumber);
+    advise->add_option("--sessions", options_.workload.sessions, "Sessions that stream at once")
+        ->check(WholeNumber);
+    advise->add_flag("--csv", options_.csv, "Print comma-separated values");
     AddObjective(advise);
     advise->add_option("--budget", options_.budget, "Highest price");
     advise->add_option("--currency", options_.currency, "Of the prices, e.g. EUR");

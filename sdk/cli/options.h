@@ -25,12 +25,21 @@ struct Options {
   std::string name;
   std::string sha256;
   bool replace = false;
+  std::string variant;
 
   // plan, load, advise
   Workload workload;
   PlanOverrides overrides;
   std::string hardware;
   std::string plan_system;
+  bool together = false;
+  bool all = false;
+  bool csv = false;
+
+  // tune
+  std::vector<uint32_t> tune_sessions;
+  std::optional<uint32_t> limit_s;
+
   std::string currency;
   std::optional<double> budget;
 

@@ -12,8 +12,9 @@ namespace rumbo::cli {
 // Pools with their limits and devices as a tree.
 std::string RenderTopology(const Topology& topology, const Screen& screen);
 
-// One screen: what was chosen, its memory, what is expected, why, and what was rejected.
-std::string RenderPlan(const Plan& plan, const Screen& screen);
+// One screen: what was chosen, its memory, what is expected, why, and what was rejected. `all`: every
+// rejection in full, also of engines that are not installed.
+std::string RenderPlan(const Plan& plan, const Screen& screen, bool all = false);
 std::string RenderExplanation(const Explanation& explanation, const Screen& screen);
 
 // `now_s`: seconds since the epoch.
@@ -26,9 +27,14 @@ std::string RenderEngines(const EngineList& engines, const Screen& screen);
 std::string RenderEngine(const Engine& engine, const Screen& screen);
 std::string RenderStatus(const DaemonStatus& status, int64_t now_s, const Screen& screen);
 std::string RenderAdvice(const AdviceTable& table, const Screen& screen);
+// The same as comma-separated values (RFC 4180); unknown numbers are empty.
+std::string AdviceCsv(const AdviceTable& table);
 
 // "llamacpp (cpu) on cpu0".
 std::string Placement(const std::string& engine, const std::string& backend,
+                      const std::vector<std::string>& devices);
+// "llamacpp native (cpu) on cpu0".
+std::string Placement(const std::string& engine, const std::string& build, const std::string& backend,
                       const std::vector<std::string>& devices);
 
 // The bytes of all items.

@@ -180,8 +180,8 @@ std::string RenderStatus(const DaemonStatus& s, int64_t now_s, const Screen& scr
 
 std::string RenderAdvice(const AdviceTable& advice, const Screen& screen) {
   if (advice.rows.empty()) return "No hardware profile runs this.\n";
-  Table table({"HARDWARE", "MODEL", "RUNS ON", "TOKENS/S", "TTFT", "PRICE", "PER TOKEN/S"});
-  for (const size_t column : {3, 4, 5, 6}) table.AlignRight(column);
+  Table table({"HARDWARE", "MODEL", "RUNS ON", "TOKENS/S", "TTFT", "PRICE", "PER GB", "PER TOKEN/S"});
+  for (const size_t column : {3, 4, 5, 6, 7}) table.AlignRight(column);
   for (const auto& row : advice.rows) {
     const Candidate* chosen = row.plan && row.plan->chosen ? &*row.plan->chosen : nullptr;
     std::string runs = "no";
@@ -195,9 +195,40 @@ std::string RenderAdvice(const AdviceTable& advice, const Screen& screen) {
     table.Add({Safe(row.title.empty() ? row.hardware : row.title), Safe(row.model), runs,
                speed ? Short(*chosen->predicted.decode_tok_s) : "-",
                ttft ? Short(*chosen->predicted.ttft_ms) + " ms" : "-", money(row.price),
-               money(row.price_per_tok_s)});
+               money(row.price_per_gb), money(row.price_per_tok_s)});
   }
   return table.Render(screen);
+}
+
+std::string AdviceCsv(const AdviceTable& advice) {
+  const auto quoted = [](const std::string& text) {
+    if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+    std::string out = "\"";
+    for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+    return out + "\"";
+  };
+  const auto number = [](const std::optional<double>& value) {
+    if (!value) return std::string();
+    char text[40];
+    std::snprintf(text, sizeof text, "%.6g", *value);
+    return std::string(text);
+  };
+  std::string out =
+      "hardware,model,variant,engine,backend,reason,decode_tok_s,aggregate_tok_s,ttft_ms,energy_j_per_tok,"
+      "price,currency,price_date,price_per_gb,price_per_tok_s\r\n";
+  for (const auto& row : advice.rows) {
+    const Candidate none;
+    const Candidate& c = row.plan && row.plan->chosen ? *row.plan->chosen : none;
+    const std::string why = row.plan && row.plan->refusal ? row.plan->refusal->reason : "";
+    const std::vector<std::string> cells = {row.hardware, row.model, c.variant, c.engine, c.backend, why};
+    for (const std::string& cell : cells) out += quoted(cell) + ",";
+    for (const auto& value : {c.predicted.decode_tok_s, c.predicted.aggregate_tok_s, c.predicted.ttft_ms,
+                              c.predicted.energy_j_per_tok, row.price})
+      out += number(value) + ",";
+    out += quoted(row.currency) + "," + quoted(row.price_date) + "," + number(row.price_per_gb) + "," +
+           number(row.price_per_tok_s) + "\r\n";
+  }
+  return out;
 }
 
 }  // namespace rumbo::cli

@@ -83,8 +83,9 @@ std::string PredictedText(const Predicted& p) {
 
 std::string ChosenText(const Candidate& chosen, const Screen& screen) {
   std::string out;
-  std::string engine = chosen.engine + (chosen.engine_version.empty() ? "" : " " + chosen.engine_version);
-  std::string head = Placement(engine, chosen.backend, chosen.devices);
+  const std::string engine =
+      chosen.engine + (chosen.engine_version.empty() ? "" : " " + chosen.engine_version);
+  std::string head = Placement(engine, chosen.engine_build, chosen.backend, chosen.devices);
   if (!chosen.variant.empty()) head += ", variant " + Safe(chosen.variant);
   if (!chosen.maturity.empty()) head += ", " + Safe(chosen.maturity);
   out += Line(screen, "runs on", head);
@@ -112,19 +113,41 @@ std::string RefusalText(const Refusal& refusal, const Screen& screen) {
   return out;
 }
 
-std::string RejectedText(const Plan& plan, const Screen& screen) {
-  constexpr size_t kShown = 8;  // One screen; --json has all.
-  std::string out;
-  for (size_t i = 0; i < std::min(kShown, plan.rejected.size()); ++i) {
-    const Rejected& r = plan.rejected[i];
-    std::string text =
-        Placement(r.engine, r.backend, r.devices) + ": " + Safe(r.reason) + " (" + Safe(r.reason_code) + ")";
+// Of the engines that cannot run here at all one line, of the others one each; all of them with `all`.
+std::string RejectedText(const Plan& plan, const Screen& screen, bool all) {
+  constexpr size_t kShown = 8;  // One screen.
+  std::vector<std::string> lines, missing;
+  std::vector<Rejected> rejected;  // equal devices with the same fate are one line
+  for (const Rejected& r : plan.rejected) {
+    Rejected* same = rejected.empty() ? nullptr : &rejected.back();
+    if (same != nullptr && same->variant == r.variant && same->engine == r.engine &&
+        same->engine_build == r.engine_build && same->backend == r.backend && same->reason == r.reason &&
+        same->reason_code == r.reason_code) {
+      same->devices.insert(same->devices.end(), r.devices.begin(), r.devices.end());
+    } else {
+      rejected.push_back(r);
+    }
+  }
+  for (const Rejected& r : rejected) {
+    if (!all && (r.reason_code == "ENGINE_NOT_INSTALLED" || r.reason_code == "SYSTEM_UNSUPPORTED")) {
+      missing.push_back(Safe(r.engine));
+      continue;
+    }
+    std::string text = Placement(r.engine, r.engine_build, r.backend, r.devices) + ": " + Safe(r.reason) +
+                       " (" + Safe(r.reason_code) + ")";
     if (!r.variant.empty() && r.variant != "default") text = Safe(r.variant) + ", " + text;
-    out += Line(screen, i == 0 ? "rejected" : "", text);
+    lines.push_back(std::move(text));
   }
-  if (plan.rejected.size() > kShown) {
-    out += Line(screen, "", std::to_string(plan.rejected.size() - kShown) + " more with --json");
+  const size_t shown = all ? lines.size() : std::min(kShown, lines.size());
+  const size_t hidden = lines.size() - shown;
+  lines.resize(shown);
+  if (hidden > 0) lines.push_back(std::to_string(hidden) + " more with --all");
+  if (!missing.empty()) {
+    lines.push_back("not installed here, or not for this system: " + Join(missing, ", ") +
+                    " (--all says more)");
   }
+  std::string out;
+  for (const std::string& line : lines) out += Line(screen, out.empty() ? "rejected" : "", line);
   return out;
 }
 
@@ -138,13 +161,18 @@ std::string Placement(const std::string& engine, const std::string& backend,
   return out;
 }
 
+std::string Placement(const std::string& engine, const std::string& build, const std::string& backend,
+                      const std::vector<std::string>& devices) {
+  return Placement(build.empty() ? engine : engine + " " + build, backend, devices);
+}
+
 uint64_t SumOf(const std::vector<MemoryItem>& items) {
   uint64_t sum = 0;
   for (const auto& item : items) sum = SaturatingAdd(sum, item.bytes);
   return sum;
 }
 
-std::string RenderPlan(const Plan& plan, const Screen& screen) {
+std::string RenderPlan(const Plan& plan, const Screen& screen, bool all) {
   const bool profile = plan.hardware.rfind("profile:", 0) == 0;
   std::string out = Paint(screen, Style::kBold, Safe(plan.model)) + " on " +
                     (profile ? Safe(plan.hardware.substr(8)) : "this machine") +
@@ -153,7 +181,7 @@ std::string RenderPlan(const Plan& plan, const Screen& screen) {
   if (plan.chosen) out += ChosenText(*plan.chosen, screen);
   if (plan.refusal) out += RefusalText(*plan.refusal, screen);
   if (!plan.evictions.empty()) out += Line(screen, "evicts", Join(SafeAll(plan.evictions), ", "));
-  return out + RejectedText(plan, screen);
+  return out + RejectedText(plan, screen, all);
 }
 
 std::string RenderExplanation(const Explanation& explanation, const Screen& screen) {

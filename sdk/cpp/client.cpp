@@ -127,6 +127,18 @@ Result<Plan> Client::MakePlan(const PlanRequest& request, const CallOptions& opt
   return From((*answer)->plan());
 }
 
+Result<JointPlan> Client::MakePlans(const PlanRequest& request, const CallOptions& options) const {
+  v1::MakePlanRequest wire;
+  To(request, &wire);
+  auto answer = Unary(*channel_, channel_->plan, &v1::PlanService::Stub::MakePlan, wire, options);
+  if (!answer) return answer.error();
+  JointPlan out;
+  out.plans.push_back(From((*answer)->plan()));
+  for (const auto& plan : (*answer)->together()) out.plans.push_back(From(plan));
+  out.wire = WireOf(*answer);
+  return out;
+}
+
 Result<Explanation> Client::Explain(const std::string& id, const CallOptions& options) const {
   v1::ExplainRequest request;
   request.set_id(id);

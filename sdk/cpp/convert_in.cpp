@@ -153,6 +153,7 @@ static Candidate From(const v1::Candidate& in) {
   out.predicted = From(in.predicted());
   RUMBO_COPY_LIST(reasons);
   RUMBO_COPY(maturity);
+  RUMBO_COPY(engine_build);
   return out;
 }
 
@@ -160,6 +161,7 @@ static Rejected From(const v1::Rejected& in) {
   Rejected out;
   RUMBO_COPY(variant);
   RUMBO_COPY(engine);
+  RUMBO_COPY(engine_build);
   RUMBO_COPY(backend);
   RUMBO_COPY_LIST(devices);
   RUMBO_COPY(reason_code);
@@ -248,6 +250,43 @@ Plan From(const v1::Plan& in) {
   RUMBO_COPY_LIST(evictions);
   RUMBO_COPY(forced);
   RUMBO_COPY(hardware);
+  out.wire = Copy(in);
+  return out;
+}
+
+TuneProgress From(const v1::TuneProgress& in) {
+  TuneProgress out;
+  RUMBO_COPY(step);
+  RUMBO_COPY(done);
+  RUMBO_COPY(total);
+  RUMBO_COPY(elapsed_s);
+  RUMBO_COPY(limit_s);
+  return out;
+}
+
+TuneTrial From(const v1::TuneTrial& in) {
+  TuneTrial out;
+  RUMBO_COPY(variant);
+  RUMBO_COPY(engine);
+  RUMBO_COPY(engine_build);
+  RUMBO_COPY(backend);
+  RUMBO_COPY_LIST(devices);
+  RUMBO_COPY(sessions);
+  RUMBO_COPY(knobs);
+  RUMBO_COPY_OPTIONAL(decode_tok_s);
+  RUMBO_COPY_OPTIONAL(aggregate_tok_s);
+  RUMBO_COPY_OPTIONAL(ttft_ms);
+  RUMBO_COPY(failed);
+  out.wire = Copy(in);
+  return out;
+}
+
+TuneResult From(const v1::TuneResult& in) {
+  TuneResult out;
+  for (const auto& winner : in.winners()) out.winners.push_back({winner.objective(), From(winner.trial())});
+  RUMBO_COPY(trials);
+  RUMBO_COPY(elapsed_s);
+  RUMBO_COPY(cut_short);
   out.wire = Copy(in);
   return out;
 }

@@ -65,6 +65,7 @@ void To(const PlanOverrides& in, v1::PlanOverrides* out) {
   RUMBO_SET_OPTIONAL(gpu_layers);
   RUMBO_SET(force);
   RUMBO_SET(variant);
+  RUMBO_SET(build);
 }
 
 void To(const Sampling& in, v1::Sampling* out) {

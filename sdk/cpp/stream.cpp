@@ -219,6 +219,7 @@ Result<Model> Client::Import(const ImportRequest& in, const OnProgress& on_progr
   request.set_name(in.name);
   request.set_expected_sha256(in.expected_sha256);
   request.set_replace(in.replace);
+  request.set_variant(in.variant);
   Reading<v1::ImportModelRequest, v1::ImportModelResponse> reading(
       *channel_,
       [this](auto* context, const auto& wire) { return channel_->model->ImportModel(context, wire); },
@@ -243,6 +244,30 @@ Result<Model> Client::Pull(const PullRequest& in, const OnProgress& on_progress,
   return ReadProgress<Model>(reading, message, on_progress, [](const auto& m) {
     return m.has_model() ? std::optional(From(m.model())) : std::nullopt;
   });
+}
+
+Result<TuneResult> Client::Tune(const TuneRequest& in,
+                                const std::function<void(const TuneProgress&)>& on_progress,
+                                const std::function<void(const TuneTrial&)>& on_trial,
+                                const CallOptions& options) const {
+  v1::TuneModelRequest request;
+  request.set_name(in.model);
+  for (const uint32_t sessions : in.sessions) request.add_sessions(sessions);
+  if (in.limit_s) request.set_limit_s(*in.limit_s);
+  To(in.overrides, request.mutable_overrides());
+  Reading<v1::TuneModelRequest, v1::TuneModelResponse> reading(
+      *channel_, [this](auto* context, const auto& wire) { return channel_->plan->TuneModel(context, wire); },
+      request, options);
+  v1::TuneModelResponse message;
+  std::optional<TuneResult> result;
+  while (reading.Read(&message)) {
+    if (message.has_progress() && on_progress) on_progress(From(message.progress()));
+    if (message.has_trial() && on_trial) on_trial(From(message.trial()));
+    if (message.has_result()) result = From(message.result());
+  }
+  if (reading.error()) return *reading.error();
+  if (!result) return BrokenStream("the daemon ended the call without a result");
+  return std::move(*result);
 }
 
 Result<Loaded> Client::Load(const LoadRequest& in, const OnProgress& on_progress,

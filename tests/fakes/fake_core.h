@@ -219,6 +219,13 @@ class FakeCore : public Core {
     done(std::vector<std::string>{});
   }
   void MakePlan(PlanQuery, Callback<Plan> done) override { done(Plan{}); }
+  void MakePlans(std::vector<PlanQuery> queries, Callback<std::vector<Plan>> done) override {
+    done(std::vector<Plan>(queries.size()));
+  }
+  void TuneModel(TuneSpec spec, std::shared_ptr<std::atomic<bool>>, std::function<void(const TuneEvent&)>,
+                 Callback<TuneResult> done) override {
+    done(NoModel(spec.model));
+  }
   void Explain(std::string, Callback<Explanation> done) override { done(Explanation{}); }
   void Advise(AdviceQuery, Callback<std::vector<AdviceRow>> done) override { done(std::vector<AdviceRow>{}); }
   void GetTopology(std::string, bool, Callback<Topology> done) override { done(Topology{}); }

@@ -23,6 +23,7 @@ class FakeReply : public std::enable_shared_from_this<FakeReply> {
       : request(std::move(request)), executor_(executor), sink_(std::move(sink)) {}
 
   const GenerateRequest request;
+  uint32_t prompt_tokens = 0;  // what Finish reports
 
   void Start() {
     if (open() && !std::exchange(started_, true)) sink_->OnStarted({});
@@ -48,6 +49,7 @@ class FakeReply : public std::enable_shared_from_this<FakeReply> {
     FinishedEvent finished;
     finished.reason = reason;
     finished.completion_tokens = tokens_;
+    finished.prompt_tokens = prompt_tokens;
     Over(absl::OkStatus(), &finished);
   }
   void End(const absl::Status& status) { Over(status, nullptr); }

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
 #include "base/status.h"
 #include "daemon/core/calibration.h"
+#include "daemon/core/plan_advice.h"
 #include "daemon/core/planner.h"
 #include "devices/profiles/profile.h"
 #include "engines/api/catalog.h"
@@ -184,6 +186,134 @@ TEST_F(ProfilePlanTest, CloseToPublishedSpeedOnTheBigCard) {
   const Plan plan = PlanOn(r, "r9700");
   ASSERT_TRUE(plan.chosen);
   EXPECT_NEAR(*plan.chosen->predicted.decode_tok_s, 51.8, 6) << "published: 51.8 tokens/s";
+}
+
+TEST_F(ProfilePlanTest, PricePerGigabyteOfRealCards) {
+  const auto rows =
+      AdviseOver({Ask({"qwen3-8b"}, 1)}, {Machine("rx-9060-xt"), Machine("rtx-5060-ti"), Machine("xdna2")},
+                 BuiltInCatalog(), Calibration{}, {});
+  ASSERT_EQ(rows.size(), 3u);
+  for (const AdviceRow& row : rows) {
+    ASSERT_TRUE(row.plan.chosen) << row.hardware;
+    if (row.hardware.find("9060") != std::string::npos) {
+      EXPECT_NEAR(*row.price_per_gb, 33, 1.5);
+    } else if (row.hardware.find("5060") != std::string::npos) {
+      EXPECT_GE(*row.price_per_gb, 39.5);
+      EXPECT_LE(*row.price_per_gb, 44.5);
+    } else {
+      EXPECT_FALSE(row.price);
+      EXPECT_FALSE(row.price_per_gb) << "no price, no figure";
+    }
+    if (row.price) {
+      EXPECT_EQ(row.price->currency, "EUR");
+      EXPECT_FALSE(row.price->date.empty());
+    }
+  }
+}
+
+TEST_F(ProfilePlanTest, TwoAndFourCardsHoldWhatOneDoesNot) {
+  const PlanRequest r = Ask({"llama3-70b"}, 1);
+  const Plan one = PlanOn(r, "r9700"), two = PlanOn(r, "2x-r9700"), four = PlanOn(r, "4x-r9700");
+  ASSERT_TRUE(one.chosen && two.chosen && four.chosen);
+  EXPECT_TRUE(Says(one, "would need"));
+  EXPECT_EQ(two.chosen->devices.size(), 2u);
+  EXPECT_GT(*two.chosen->predicted.decode_tok_s, *one.chosen->predicted.decode_tok_s);
+  EXPECT_GE(*four.chosen->predicted.decode_tok_s, *two.chosen->predicted.decode_tok_s * 0.99);
+}
+
+TEST_F(ProfilePlanTest, ManyEqualCardsAndASmallModelSayWhyOneIsEnough) {
+  const Plan plan = PlanOn(Ask({"llama3-8b"}, 1), "8x-h200");
+  ASSERT_TRUE(plan.chosen);
+  EXPECT_EQ(plan.chosen->devices.size(), 1u);
+  EXPECT_TRUE(Says(plan, "one of 8 equal devices"));
+}
+
+TEST_F(ProfilePlanTest, AnAcceleratorThatIsLeftOutIsExplained) {
+  for (const std::string& profile : ListProfiles()) {
+    const Topology machine = Machine(profile);
+    const bool accelerated = std::any_of(machine.devices.begin(), machine.devices.end(), [](const Device& d) {
+      return d.kind != DeviceKind::kCpu && !d.software;
+    });
+    const Plan plan = PlanOn(Ask({"llama3.2-1b"}, 1), profile);
+    ASSERT_TRUE(plan.chosen) << profile;
+    if (accelerated && plan.chosen->backend == "cpu") {
+      EXPECT_TRUE(Says(plan, "not on ")) << profile;
+    }
+  }
+}
+
+TEST_F(ProfilePlanTest, AServerCardBeatsTheServersCpuWithASmallModel) {
+  for (const char* profile : {"mi300x", "mi355x", "h200"}) {
+    const Plan plan = PlanOn(Ask({"llama3.2-1b"}, 1), profile);
+    ASSERT_TRUE(plan.chosen);
+    EXPECT_NE(plan.chosen->backend, "cpu") << profile;
+  }
+}
+
+TEST_F(ProfilePlanTest, ASystemThatDoesNotExistIsRefusedWithThoseThatDo) {
+  PlanRequest r = Ask({"llama3.2-1b"}, 1);
+  r.system = "mac";
+  const auto plan = MakePlan(r, Machine("r9700"), BuiltInCatalog(), Calibration{});
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(NextStepOf(plan.status()).find("linux, windows or macos"), std::string::npos);
+}
+
+// The plan leaves out what the command line adds: every setting that costs memory moves the figure.
+TEST_F(ProfilePlanTest, EverySettingThatCostsMemoryIsCharged) {
+  PlanRequest base = Ask({"llama3.2-1b"}, 1);
+  base.workload.context = 4096;
+  base.overrides.engine = "llamacpp";
+  const auto bytes = [&](const PlanRequest& r, const std::string& what = "") {
+    Bytes sum = 0;
+    for (const MemoryItem& item : PlanOn(r, "epyc-9554").chosen->memory) {
+      if (what.empty() || item.what == what) sum += item.bytes;
+    }
+    return sum;
+  };
+  PlanRequest longer = base, more = base, small = base, batch = base;
+  longer.workload.context = 32768;
+  more.workload.sessions = 8;
+  more.workload.context = 8 * 4096;
+  small.overrides.kv_type = "q8_0";
+  batch.overrides.knobs = "ubatch=2048";
+  EXPECT_GT(bytes(longer), bytes(base));
+  EXPECT_GT(bytes(more), bytes(base));
+  EXPECT_LT(bytes(small), bytes(base));
+  EXPECT_GT(bytes(batch, "compute"), bytes(base, "compute"));
+  const Plan plan = PlanOn(base, "epyc-9554");
+  ASSERT_GT(plan.chosen->settings.host_cache_bytes.value_or(0), 0u);
+  EXPECT_EQ(bytes(base, "host_cache"), *plan.chosen->settings.host_cache_bytes)
+      << "what the engine may grow to is charged";
+}
+
+// Each session is promised only what it really has.
+TEST_F(ProfilePlanTest, SessionsArePromisedTheirShareOfTheCache) {
+  for (const uint32_t sessions : {1u, 4u, 16u}) {
+    PlanRequest r = Ask({"llama3.2-1b"}, sessions);
+    r.workload.context = 16384;
+    const Plan plan = PlanOn(r, "epyc-9554");
+    ASSERT_TRUE(plan.chosen);
+    EXPECT_EQ(plan.chosen->settings.sessions, sessions);
+    EXPECT_LE(*plan.chosen->settings.context_per_session * sessions, *plan.chosen->settings.context_total);
+    EXPECT_GE(*plan.chosen->settings.context_total, 16384u);
+  }
+}
+
+// A model that can never fit is refused at once, with what it needs and what would fit; nothing is evicted.
+TEST_F(ProfilePlanTest, AModelThatCanNeverFitIsRefusedQuickly) {
+  PlanRequest r = Ask({"llama3-70b"}, 1);
+  r.workload.context = 8192;
+  Topology machine = Machine("epyc-7763");
+  for (MemoryPool& pool : machine.pools) pool.total_bytes = pool.free_bytes = 8 * kGiB;
+  r.ledger = {};
+  r.evictable = {{"i1", {{machine.pools[0].id, kGiB}}, {}}, {"i2", {{machine.pools[0].id, kGiB}}, {}}};
+  const auto plan = MakePlan(r, machine, BuiltInCatalog(), Calibration{});
+  ASSERT_TRUE(plan.ok());
+  ASSERT_FALSE(plan->chosen);
+  EXPECT_TRUE(plan->evictions.empty());
+  EXPECT_GT(*plan->refusal->missing_bytes, 20 * kGiB);
+  EXPECT_NE(plan->refusal->reason.find("even with every idle model stopped"), std::string::npos);
+  EXPECT_FALSE(plan->refusal->nearest) << "it fits at no length";
 }
 
 TEST_F(ProfilePlanTest, EveryShapeOnEveryProfileIsAPlanOrAReason) {

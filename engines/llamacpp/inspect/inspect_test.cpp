@@ -369,6 +369,62 @@ TEST_F(InspectTest, FoldersLie) {
   expect(config, Safetensors(good, 8), "index");
 }
 
+TEST_F(InspectTest, PackedWeightsAreCountedAsWeights) {
+  const std::string tensors = Safetensors(
+      R"({"model.layers.0.mlp.up_proj.qweight":{"dtype":"I32","shape":[64,16],"data_offsets":[0,4096]},
+    "model.layers.0.mlp.up_proj.scales":{"dtype":"F16","shape":[1,128],"data_offsets":[4096,4352]}})",
+      4352);
+  Write(tensors, "model.safetensors");
+  const auto parameters = [&](const std::string& quantization) {
+    Write(std::string(kConfig) + R"(,"quantization_config":)" + quantization + "}", "config.json");
+    const Outcome o = Inspect(folder_);
+    EXPECT_EQ(o.code, 0) << o.out;
+    return DescriptorFromJson(o.out)->parameters;
+  };
+  EXPECT_EQ(parameters(R"({"quant_method":"awq","bits":4})"), 64u * 128 + 128);
+  EXPECT_EQ(parameters(R"({"quant_method":"gptq","bits":8})"), 64u * 64 + 128);
+  EXPECT_EQ(parameters("null"), 64u * 16 + 128);
+  for (const char* bad : {"7", R"({"bits":0})", R"({"bits":"four"})", R"({"bits":-4})"}) {
+    Write(std::string(kConfig) + R"(,"quantization_config":)" + bad + "}", "config.json");
+    EXPECT_EQ(Inspect(folder_).reason, "MODEL_INVALID") << bad;
+  }
+}
+
+TEST_F(InspectTest, TensorsThatOverlapAreRefused) {
+  Write(std::string(kConfig) + "}", "config.json");
+  Write(Safetensors(R"({"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},
+    "b":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})",
+                    8),
+        "model.safetensors");
+  const Outcome o = Inspect(folder_);
+  EXPECT_EQ(o.reason, "MODEL_INVALID");
+  EXPECT_NE(o.message.find("overlap"), std::string::npos) << o.message;
+}
+
+TEST_F(InspectTest, FlippedBitsOfAFolderNeverCrashIt) {
+  const std::string config =
+      std::string(kConfig) +
+      R"(,"layer_types":["full_attention"],"quantization_config":{"quant_method":"awq","bits":4}})";
+  const std::string tensors = Safetensors(
+      R"({"model.layers.0.mlp.up_proj.qweight":{"dtype":"I32","shape":[64,16],"data_offsets":[0,4096]}})",
+      4096);
+  const std::string index = R"({"weight_map":{"model.layers.0.mlp.up_proj.qweight":"model.safetensors"}})";
+  const std::vector<std::pair<std::string, std::string>> good = {
+      {"config.json", config}, {"model.safetensors", tensors}, {"model.safetensors.index.json", index}};
+  for (const auto& [name, text] : good) Write(text, name);
+  ASSERT_EQ(Inspect(folder_).code, 0);
+  for (const auto& [name, text] : good) {
+    for (size_t i = 0; i < std::min<size_t>(text.size(), 300); i += 5) {
+      std::string bad = text;
+      bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
+      Write(i % 2 == 0 ? bad : text.substr(0, i), name);
+      const Outcome o = Inspect(folder_);
+      EXPECT_TRUE(o.code == 0 || o.code == 1) << name << " byte " << i << " exit " << o.code;
+    }
+    Write(text, name);
+  }
+}
+
 TEST_F(InspectTest, FlippedBitsNeverCrashIt) {
   GgufBytes b = Fine(2);
   b.Key("tokenizer.ggml.model", "llama").Text("tokenizer.ggml.tokens").Raw<int32_t>(9).Raw<int32_t>(8);

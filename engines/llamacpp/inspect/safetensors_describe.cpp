@@ -75,6 +75,7 @@ class Folder {
     RUMBO_ASSIGN_OR_RETURN(const json::value config, ReadJson(config_fd, "config.json", kMaxConfig));
     ConfigView view(config.get_object());
     RUMBO_RETURN_IF_ERROR(Shape(view));
+    RUMBO_RETURN_IF_ERROR(Quantization(view));
     for (size_t i = 0; i < files_.names.size(); ++i) {
       if (EndsWith(files_.names[i], ".safetensors"))
         RUMBO_RETURN_IF_ERROR(Header(files_.fds[i].get(), BaseName(files_.names[i])));
@@ -121,6 +122,39 @@ class Folder {
     out_.layers.resize(layers + (layers > 0 ? out_.mtp_layers : 0));
     for (size_t i = layers; i < out_.layers.size(); ++i) out_.layers[i].mtp = true;
     return Layers(view);
+  }
+
+  // How the weights are packed, where config.json says so: several of them in one integer.
+  absl::Status Quantization(ConfigView& view) {
+    if (view.Has("quantization_config") && view.Object("quantization_config") == nullptr)
+      view.Fail("'quantization_config' is not an object");
+    RUMBO_RETURN_IF_ERROR(view.error());
+    const json::object* q = view.Object("quantization_config");
+    if (q == nullptr) return absl::OkStatus();
+    for (const char* key : {"bits", "w_bit", "num_bits"}) {
+      const json::value* bits = q->if_contains(key);
+      if (bits == nullptr || bits->is_null()) continue;
+      const auto n = Whole(*bits);
+      if (!n || *n == 0 || *n > 32)
+        return ModelInvalid("config.json: '" + std::string(key) +
+                            "' of 'quantization_config' is no width of a weight");
+      packed_bits_ = static_cast<uint32_t>(*n);
+    }
+    const json::value* method = q->if_contains("quant_method");
+    const bool packs = method != nullptr && method->is_string() &&
+                       (method->get_string() == "awq" || method->get_string() == "gptq" ||
+                        method->get_string() == "compressed-tensors");
+    if (packed_bits_ == 0 && packs) packed_bits_ = 4;
+    return absl::OkStatus();
+  }
+
+  // Weights in a tensor of `elements`: more than its elements where they are packed into integers.
+  uint64_t WeightsOf(const std::string& tensor, const std::string& dtype, uint64_t elements) const {
+    const bool packed = EndsWith(tensor, ".qweight") || EndsWith(tensor, ".weight_packed");
+    if (!packed || packed_bits_ == 0 || (dtype != "I32" && dtype != "U8" && dtype != "I8" && dtype != "U32"))
+      return elements;
+    const auto all = CheckedMul(elements, static_cast<uint64_t>(DtypeBits(dtype)));
+    return all ? *all / packed_bits_ : elements;
   }
 
   absl::Status Layers(ConfigView& view) {
@@ -205,6 +239,7 @@ class Folder {
     boost::system::error_code error;
     const json::value header = json::parse(text, error, {}, options);
     if (error || !header.is_object()) return ModelInvalid("the header of " + name + " is not a JSON object");
+    const Bytes before = out_.tensor_bytes;
     for (const auto& item : header.get_object()) {
       const std::string tensor(item.key().data(), item.key().size());
       if (tensor == "__metadata__") continue;
@@ -212,6 +247,8 @@ class Folder {
         return ModelInvalid("tensor '" + EscapeForLog(tensor, 80) + "' is there twice");
       if (names_.size() > kMaxTensors) return ModelInvalid("the model claims more than 262,144 tensors");
       RUMBO_RETURN_IF_ERROR(Tensor(tensor, item.value(), size - 8 - length, name));
+      if (out_.tensor_bytes - before > size - 8 - length)
+        return ModelInvalid("the tensors of " + name + " overlap: together they are larger than the file");
     }
     return absl::OkStatus();
   }
@@ -256,6 +293,7 @@ class Folder {
 
   absl::Status Sort(const std::string& tensor, const std::string& dtype, Bytes bytes, uint64_t elements) {
     out_.tensor_bytes = SaturatingAdd(out_.tensor_bytes, bytes);
+    elements = WeightsOf(tensor, dtype, elements);
     out_.parameters = SaturatingAdd(out_.parameters, elements);
     Bytes& by_type = out_.bytes_by_type[dtype];
     by_type = SaturatingAdd(by_type, bytes);
@@ -390,6 +428,7 @@ class Folder {
   ModelDescriptor out_;
   std::set<std::string> names_;
   size_t main_layers_ = 0;
+  uint32_t packed_bits_ = 0;  // of a weight in a packed tensor; 0: nothing is packed
   uint64_t expert_parameters_ = 0;
 };
 

@@ -128,6 +128,13 @@ class Client {
   Result<Done> Pin(const std::string& name, bool pinned, const CallOptions& = {}) const;
 
   Result<Plan> MakePlan(const PlanRequest&, const CallOptions& = {}) const;
+  // `request.model` and `request.together` side by side.
+  Result<JointPlan> MakePlans(const PlanRequest& request, const CallOptions& = {}) const;
+  // Measures a model on this machine, for minutes. Callbacks on the caller's thread; either may be empty.
+  Result<TuneResult> Tune(const TuneRequest&,
+                          const std::function<void(const TuneProgress&)>& on_progress = {},
+                          const std::function<void(const TuneTrial&)>& on_trial = {},
+                          const CallOptions& = {}) const;
   // `id`: of an instance or a request, or a model's name.
   Result<Explanation> Explain(const std::string& id, const CallOptions& = {}) const;
   Result<AdviceTable> Advise(const AdviseRequest&, const CallOptions& = {}) const;

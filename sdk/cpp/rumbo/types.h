@@ -183,6 +183,7 @@ struct PlanOverrides {
   std::optional<uint32_t> gpu_layers;
   bool force = false;
   std::string variant;
+  std::string build;  // of the engine: "native", "prebuilt"
 };
 
 struct PlanRequest {
@@ -245,11 +246,13 @@ struct Candidate {
   Predicted predicted;
   std::vector<std::string> reasons;
   std::string maturity;
+  std::string engine_build;
 };
 
 struct Rejected {
   std::string variant;
   std::string engine;
+  std::string engine_build;
   std::string backend;
   std::vector<std::string> devices;
   std::string reason_code;
@@ -297,6 +300,56 @@ struct Explanation {
   Wire wire;
 };
 
+// Plans of several models that run side by side, in the order of the request.
+struct JointPlan {
+  std::vector<Plan> plans;
+  Wire wire;
+};
+
+struct TuneRequest {
+  std::string model;
+  std::vector<uint32_t> sessions;  // empty: 1, 4, 16
+  std::optional<uint32_t> limit_s;
+  PlanOverrides overrides;  // try only what these leave
+};
+
+// One way to run the model, measured while `sessions` requests began together.
+struct TuneTrial {
+  std::string variant;
+  std::string engine;
+  std::string engine_build;
+  std::string backend;
+  std::vector<std::string> devices;
+  uint32_t sessions = 0;
+  std::string knobs;
+  std::optional<double> decode_tok_s;
+  std::optional<double> aggregate_tok_s;
+  std::optional<double> ttft_ms;
+  std::string failed;  // why it could not be measured, or is not kept
+  Wire wire;
+};
+
+struct TuneProgress {
+  std::string step;
+  uint32_t done = 0;
+  uint32_t total = 0;
+  double elapsed_s = 0;
+  double limit_s = 0;
+};
+
+struct TuneWinner {
+  std::string objective;
+  TuneTrial trial;
+};
+
+struct TuneResult {
+  std::vector<TuneWinner> winners;
+  uint32_t trials = 0;
+  double elapsed_s = 0;
+  bool cut_short = false;
+  Wire wire;
+};
+
 struct LoadRequest {
   std::string model;
   Workload workload;
@@ -318,6 +371,7 @@ struct ImportRequest {
   std::string name;
   std::string expected_sha256;
   bool replace = false;
+  std::string variant;  // beside the model's other variants; "": the only one
 };
 
 struct PullRequest {

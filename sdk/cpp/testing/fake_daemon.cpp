@@ -86,8 +86,15 @@ v1::Plan MakeCannedPlan(const std::string& model) {
   v1::Plan plan;
   plan.set_model(model);
   plan.set_hardware("probe");
+  for (const char* absent : {"vllm", "sglang"}) {
+    v1::Rejected* missing = plan.add_rejected();
+    missing->set_engine(absent);
+    missing->set_reason_code("ENGINE_NOT_INSTALLED");
+    missing->set_reason(std::string(absent) + " is not installed here");
+  }
   v1::Rejected* rejected = plan.add_rejected();
   rejected->set_engine("llamacpp");
+  rejected->set_engine_build("native");
   rejected->set_backend("vulkan");
   rejected->add_devices("gpu0");
   rejected->set_reason_code("DEVICE_NOT_USABLE");
@@ -261,6 +268,30 @@ class Plans final : public v1::PlanService::Service {
     state_->Change([&](auto& seen) { seen.plan = *request; });
     if (!Known(request->model()) && request->model()[0] != '/') return NoSuchModel(request->model());
     *response->mutable_plan() = MakeCannedPlan(request->model());
+    for (const std::string& model : request->together()) *response->add_together() = MakeCannedPlan(model);
+    return Status::OK;
+  }
+  Status TuneModel(ServerContext*, const v1::TuneModelRequest* request,
+                   ServerWriter<v1::TuneModelResponse>* writer) override {
+    if (!Known(request->name())) return NoSuchModel(request->name());
+    v1::TuneModelResponse message;
+    message.mutable_progress()->set_step("llamacpp native on cpu");
+    message.mutable_progress()->set_total(1);
+    writer->Write(message);
+    v1::TuneTrial* trial = message.mutable_trial();
+    trial->set_engine("llamacpp");
+    trial->set_engine_build("native");
+    trial->set_backend("cpu");
+    trial->set_sessions(request->sessions().empty() ? 1 : request->sessions(0));
+    trial->set_aggregate_tok_s(99);
+    trial->set_ttft_ms(12);
+    const v1::TuneTrial measured = *trial;
+    writer->Write(message);
+    v1::TuneWinner* winner = message.mutable_result()->add_winners();
+    winner->set_objective("latency");
+    *winner->mutable_trial() = measured;
+    message.mutable_result()->set_trials(1);
+    writer->Write(message);
     return Status::OK;
   }
   Status Explain(ServerContext*, const v1::ExplainRequest* request, v1::ExplainResponse* response) override {
