@@ -101,6 +101,16 @@ TuningKnobs TuningKnobs::Parse(const std::string& text) {
   return knobs;
 }
 
+namespace {
+
+// Powers of two between both numbers.
+double Octaves(uint32_t a, uint32_t b) {
+  return std::abs(std::log2(std::max(CalibrationBucket(a), 1u)) -
+                  std::log2(std::max(CalibrationBucket(b), 1u)));
+}
+
+}  // namespace
+
 struct Corrections::Level {
   const char* source;
   double uncertainty;
@@ -123,48 +133,48 @@ Corrections::Corrections(const Calibration& calibration, const CalibrationKey& k
 
 bool Corrections::SameModel(const Measurement& m) const { return SameFiles(m.key, key_); }
 
-std::optional<Correction> Corrections::Closest(const std::vector<Level>& levels, RatioOf ratio_of) const {
+// Of the first level that has any: the measurements at the smallest distance, tuned ones before others, the
+// newest ten.
+std::optional<Correction> Corrections::Closest(
+    const std::vector<Level>& levels, RatioOf ratio_of,
+    const std::function<double(const Measurement&)>& distance) const {
   for (const Level& level : levels) {
     std::vector<double> ratios;
+    double nearest = 0;
     bool tuned = false;
-    for (auto m = level.among->rbegin(); m != level.among->rend(); ++m) {
-      if (!level.fits(**m)) continue;
-      const auto ratio = ratio_of(**m);
+    for (auto at = level.among->rbegin(); at != level.among->rend(); ++at) {
+      const Measurement& m = **at;
+      if (!level.fits(m)) continue;
+      const auto ratio = ratio_of(m);
       if (!ratio) continue;
+      const double far = distance(m);
       // A tuning run had the machine to itself: it outranks what was seen under other load.
-      if ((*m)->tuned && !tuned) ratios.clear(), tuned = true;
-      if (tuned == (*m)->tuned && ratios.size() < kNewest) ratios.push_back(*ratio);
+      if (ratios.empty() || far < nearest || (far == nearest && m.tuned && !tuned)) {
+        ratios.clear();
+        nearest = far;
+        tuned = m.tuned;
+      }
+      if (far == nearest && m.tuned == tuned && ratios.size() < kNewest) ratios.push_back(*ratio);
     }
-    if (!ratios.empty()) return Correction{Median(std::move(ratios)), level.uncertainty, level.source};
+    if (ratios.empty()) continue;
+    return Correction{Median(std::move(ratios)), level.uncertainty + (nearest > 0 ? 0.1 : 0), level.source};
   }
   return std::nullopt;
 }
 
-// The measured number of sessions that is nearest to the one asked for, of this model.
-std::optional<uint32_t> Corrections::NearestSessions(uint32_t sessions, const std::string& knobs,
-                                                     RatioOf ratio_of) const {
-  std::optional<uint32_t> best;
-  const auto distance = [&](uint32_t n) {
-    return std::abs(std::log2(std::max(n, 1u)) - std::log2(std::max(sessions, 1u)));
-  };
-  for (const Measurement* m : same_) {
-    if (!SameModel(*m) || m->knobs != knobs || !ratio_of(*m)) continue;
-    const uint32_t bucket = CalibrationBucket(m->sessions);
-    if (!best || distance(bucket) < distance(*best)) best = bucket;
-  }
-  return best;
+bool Corrections::Has(uint32_t sessions, const std::string& knobs, RatioOf ratio_of) const {
+  return std::any_of(same_.begin(), same_.end(), [&](const Measurement* m) {
+    return SameModel(*m) && m->knobs == knobs && Octaves(m->sessions, sessions) == 0 &&
+           ratio_of(*m).has_value();
+  });
 }
 
 std::optional<Correction> Corrections::OfSessions(uint32_t sessions, const std::string& knobs,
                                                   RatioOf ratio_of) const {
-  const auto nearest = NearestSessions(sessions, knobs, ratio_of);
-  const bool exact = nearest == CalibrationBucket(sessions);
   return Closest(
-      {{exact ? "measured here: this model with as many sessions" : "measured here: this model",
-        exact ? 0.1 : 0.2, &same_,
-        [&](const Measurement& m) {
-          return SameModel(m) && m.knobs == knobs && nearest == CalibrationBucket(m.sessions);
-        }},
+      {{Has(sessions, knobs, ratio_of) ? "measured here: this model with as many sessions"
+                                       : "measured here: this model",
+        0.1, &same_, [&](const Measurement& m) { return SameModel(m) && m.knobs == knobs; }},
        {"measured here: this model with other settings", 0.25, &same_,
         [&](const Measurement& m) { return SameModel(m); }},
        {"measured here: models of this quantisation", 0.25, &same_,
@@ -173,7 +183,7 @@ std::optional<Correction> Corrections::OfSessions(uint32_t sessions, const std::
        {"measured here: other builds or engines, this model", 0.35, &kin_,
         [&](const Measurement& m) { return SameModel(m); }},
        {"measured here: other builds or engines", 0.4, &kin_, [](const Measurement&) { return true; }}},
-      ratio_of);
+      ratio_of, [&](const Measurement& m) { return Octaves(m.sessions, sessions); });
 }
 
 std::optional<Correction> Corrections::Decode(uint32_t sessions, const std::string& knobs) const {
@@ -182,32 +192,28 @@ std::optional<Correction> Corrections::Decode(uint32_t sessions, const std::stri
 
 // Only tuning runs measure it; where there is none with as many sessions, it follows each session's own rate.
 std::optional<Correction> Corrections::Aggregate(uint32_t sessions, const std::string& knobs) const {
-  if (NearestSessions(sessions, knobs, AggregateRatio) == CalibrationBucket(sessions))
-    return OfSessions(sessions, knobs, AggregateRatio);
+  if (Has(sessions, knobs, AggregateRatio)) return OfSessions(sessions, knobs, AggregateRatio);
   return Decode(sessions, knobs);
 }
 
 std::optional<Correction> Corrections::Ttft(uint32_t prompt_tokens, const std::string& knobs) const {
-  const uint32_t bucket = CalibrationBucket(prompt_tokens);
   const auto alone = [](const Measurement& m) { return m.sessions <= 1; };
-  return Closest({{"measured here: this model with as long prompts", 0.1, &same_,
-                   [&](const Measurement& m) {
-                     return SameModel(m) && alone(m) && m.knobs == knobs &&
-                            CalibrationBucket(m.prompt_tokens) == bucket;
-                   }},
-                  {"measured here: this model", 0.2, &same_,
+  return Closest({{"measured here: this model", 0.1, &same_,
+                   [&](const Measurement& m) { return SameModel(m) && alone(m) && m.knobs == knobs; }},
+                  {"measured here: this model with other settings", 0.2, &same_,
                    [&](const Measurement& m) { return SameModel(m) && alone(m); }},
                   {"measured here: models of this quantisation", 0.25, &same_,
                    [&](const Measurement& m) { return alone(m) && m.key.quantization == key_.quantization; }},
                   {"measured here: other models", 0.35, &same_, alone},
+                  {"measured here: other builds or engines, this model", 0.35, &kin_,
+                   [&](const Measurement& m) { return SameModel(m) && alone(m); }},
                   {"measured here: other builds or engines", 0.4, &kin_, alone}},
-                 TtftRatio);
+                 TtftRatio, [&](const Measurement& m) { return Octaves(m.prompt_tokens, prompt_tokens); });
 }
 
 std::optional<Correction> Corrections::LoadedTtft(uint32_t sessions, uint32_t prompt_tokens,
                                                   const std::string& knobs) const {
-  if (sessions > 1 && NearestSessions(sessions, knobs, TtftRatio) == CalibrationBucket(sessions))
-    return OfSessions(sessions, knobs, TtftRatio);
+  if (sessions > 1 && Has(sessions, knobs, TtftRatio)) return OfSessions(sessions, knobs, TtftRatio);
   return Ttft(prompt_tokens, knobs);
 }
 

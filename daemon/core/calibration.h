@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -81,10 +82,10 @@ class Corrections {
   bool empty() const { return same_.empty() && kin_.empty(); }
 
   // Of decode tokens/s of each and of all sessions; nullopt where nothing comparable was measured. The
-  // closest measurements win: this model with about as many sessions, this model with the nearest number of
-  // them, models of the same quantisation, any model, and at last other builds and engines on this backend
-  // and device: so that one engine is not preferred because it alone was never measured. Among equals, the
-  // median of the newest ten; a tuning run outranks what was seen under other load.
+  // closest measurements win: this model, models of the same quantisation, any model, and at last other builds
+  // and engines on this backend and device: so that one is not preferred because it alone was never measured.
+  // Of these, the ones with the nearest number of sessions; among equals, the median of the newest ten; a
+  // tuning run outranks what was seen under other load.
   std::optional<Correction> Decode(uint32_t sessions, const std::string& knobs = "") const;
   std::optional<Correction> Aggregate(uint32_t sessions, const std::string& knobs = "") const;
   // Of the time to first token of one request alone, and of one among `sessions` that begin together.
@@ -106,9 +107,10 @@ class Corrections {
  private:
   struct Level;
   using RatioOf = std::optional<double> (*)(const Measurement&);
-  std::optional<Correction> Closest(const std::vector<Level>& levels, RatioOf ratio_of) const;
-  std::optional<uint32_t> NearestSessions(uint32_t sessions, const std::string& knobs,
-                                          RatioOf ratio_of) const;
+  std::optional<Correction> Closest(const std::vector<Level>& levels, RatioOf ratio_of,
+                                    const std::function<double(const Measurement&)>& distance) const;
+  // This model was measured with about so many sessions.
+  bool Has(uint32_t sessions, const std::string& knobs, RatioOf ratio_of) const;
   std::optional<Correction> OfSessions(uint32_t sessions, const std::string& knobs, RatioOf ratio_of) const;
   bool SameModel(const Measurement& m) const;
 

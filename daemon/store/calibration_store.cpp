@@ -161,7 +161,9 @@ class SqliteCalibrationStore final : public CalibrationStore {
                       "PARTITION BY engine, engine_version, engine_build, backend, device, driver_version, "
                       "model_sha256, sessions, tuned, knobs, measured_decode IS NULL ORDER BY id DESC) AS n "
                       "FROM measurement) WHERE n > ?)");
-      Statement trim(db_, "DELETE FROM measurement WHERE id <= (SELECT MAX(id) FROM measurement) - ?");
+      Statement trim(db_,
+                     "DELETE FROM measurement WHERE id <= (SELECT id FROM measurement ORDER BY id DESC "
+                     "LIMIT 1 OFFSET ?)");
       if (share.Bind(int64_t{kKeepOfAKind}).Step() != SQLITE_DONE ||
           trim.Bind(int64_t{kKeep}).Step() != SQLITE_DONE)
         status = SqlError(db_, "trim measurements");
@@ -230,8 +232,11 @@ absl::StatusOr<sqlite3*> OpenOnce(const std::string& path) {
   ::chmod(path.c_str(), 0600);
   sqlite3_busy_timeout(db, 2000);
   // Measurements of an older layout are few and soon made again.
-  if (Statement version(db, "PRAGMA user_version"); version.Step() == SQLITE_ROW && version.Int(0) == 1)
-    sqlite3_exec(db, "DROP TABLE IF EXISTS measurement", nullptr, nullptr, nullptr);
+  const auto version = [db] {
+    Statement s(db, "PRAGMA user_version");
+    return s.Step() == SQLITE_ROW ? s.Int(0) : 0;
+  };
+  if (version() == 1) sqlite3_exec(db, "DROP TABLE IF EXISTS measurement", nullptr, nullptr, nullptr);
   const bool ok = sqlite3_exec(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", nullptr,
                                nullptr, nullptr) == SQLITE_OK &&
                   sqlite3_exec(db, kSchema, nullptr, nullptr, nullptr) == SQLITE_OK;

@@ -104,20 +104,22 @@ TEST_F(StoreTest, ImportsByContentHashAndSurvivesARestart) {
 }
 
 TEST_F(StoreTest, VariantsStandBesideEachOther) {
-  ASSERT_TRUE(Import({.path = Write("q4", "four"), .name = "m", .variant = "q4"}).ok());
-  const auto two = Import({.path = Write("q8", "eight"), .name = "m", .variant = "q8"});
+  const auto one = Import({.path = Write("q4", "model four"), .name = "m", .variant = "q4"});
+  ASSERT_TRUE(one.ok()) << one.status();
+  const auto two = Import({.path = Write("q8", "model eight"), .name = "m", .variant = "q8"});
   ASSERT_TRUE(two.ok()) << two.status();
   ASSERT_EQ(two->variants.size(), 2u);
   EXPECT_EQ(two->variants[0].id, "q4");
   EXPECT_EQ(two->variants[1].id, "q8");
-  EXPECT_EQ(Import({.path = Write("x", "other"), .name = "m", .variant = "q8"}).status().code(),
+  EXPECT_EQ(Import({.path = Write("x", "model other"), .name = "m", .variant = "q8"}).status().code(),
             absl::StatusCode::kAlreadyExists);
-  const auto replaced = Import({.path = Write("x", "other"), .name = "m", .replace = true, .variant = "q8"});
+  const auto replaced =
+      Import({.path = Write("x", "model other"), .name = "m", .replace = true, .variant = "q8"});
   ASSERT_TRUE(replaced.ok());
   EXPECT_EQ(replaced->variants.size(), 2u);
-  EXPECT_EQ(Import({.path = Write("y", "only"), .name = "m"}).status().code(),
+  EXPECT_EQ(Import({.path = Write("y", "model only"), .name = "m"}).status().code(),
             absl::StatusCode::kAlreadyExists);
-  const auto only = Import({.path = Write("y", "only"), .name = "m", .replace = true});
+  const auto only = Import({.path = Write("y", "model only"), .name = "m", .replace = true});
   ASSERT_TRUE(only.ok());
   EXPECT_EQ(only->variants.size(), 1u);
   EXPECT_FALSE(Import({.path = Write("z", "z"), .name = "m", .variant = "../x"}).ok());
