@@ -221,7 +221,7 @@ std::optional<Correction> Corrections::Load() const {
   return Closest(
       {{"measured here: this model", 0.2, &same_, [&](const Measurement& m) { return SameModel(m); }},
        {"measured here: other models", 0.35, &same_, [](const Measurement&) { return true; }}},
-      LoadRatio);
+      LoadRatio, [](const Measurement&) { return 0.0; });
 }
 
 std::optional<double> Corrections::Memory(const std::string& what) const {

@@ -66,6 +66,7 @@ class CoreImpl::Tuning : public std::enable_shared_from_this<Tuning> {
   Tuning(CoreImpl* core, TuneSpec spec, std::shared_ptr<std::atomic<bool>> cancelled,
          std::function<void(const TuneEvent&)> progress, Callback<TuneResult> done)
       : core_(core),
+        door_(core->door()),
         spec_(std::move(spec)),
         cancelled_(std::move(cancelled)),
         progress_(std::move(progress)),
@@ -272,7 +273,7 @@ class CoreImpl::Tuning : public std::enable_shared_from_this<Tuning> {
       auto end = [self = shared_from_this(), state, then, begin](const absl::Status& status,
                                                                  const FinishedEvent* finished) {
         const FinishedEvent f = finished != nullptr ? *finished : FinishedEvent{};
-        self->core_->Post([self, state, then, begin, status, f] {
+        self->door_.Post([self, state, then, begin, status, f] {
           if (!status.ok()) {
             state->status.Update(status);
           } else {
@@ -391,7 +392,8 @@ class CoreImpl::Tuning : public std::enable_shared_from_this<Tuning> {
                            const absl::StatusOr<std::vector<std::string>>&) { self->done_(result); });
   }
 
-  CoreImpl* const core_;
+  CoreImpl* const core_;  // used on the executor, inside the door, only
+  const Door door_;
   const TuneSpec spec_;
   const std::shared_ptr<std::atomic<bool>> cancelled_;
   const std::function<void(const TuneEvent&)> progress_;
