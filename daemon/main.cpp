@@ -265,6 +265,7 @@ int Run(DaemonOptions options) {
   core_options.keep_alive = seconds(options.keep_alive_s);
   core_options.drain = seconds(options.drain_s);
   core_options.cache_dir = options.cache_dir;
+  core_options.disk_cache_bytes = static_cast<uint64_t>(options.prompt_cache_mib) << 20;
   Core::Parts parts;
   parts.executor = executor.get();
   parts.launcher = launcher.get();

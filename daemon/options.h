@@ -33,6 +33,7 @@ struct DaemonOptions {
   int64_t queue_limit = 4096;
   int64_t drain_s = 5;
   int64_t load_silence_s = 60;
+  int64_t prompt_cache_mib = 2048;
   bool isolate = true;
   bool sandbox = true;
   bool help = false;

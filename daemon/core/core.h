@@ -21,6 +21,7 @@ struct CoreOptions {
   std::chrono::milliseconds drain{5000};
   std::chrono::milliseconds load_silence{60000};  // a load without a sign of life for so long has hung
   std::string cache_dir;                          // parent of instances' cache folders; "" none
+  uint64_t disk_cache_bytes = 0;                  // quota of the prompts on disk, per model; 0 none
 };
 
 // The daemon without its doors: models, plans, instances, requests. Everything asynchronous.

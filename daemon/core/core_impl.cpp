@@ -428,6 +428,10 @@ PlanRequest CoreImpl::MakePlanRequest(const std::string& model, std::vector<Plan
   request.overrides = overrides;
   request.ledger = ledger_.Snapshot();
   request.installed = parts_.engines;
+  if (!options_.cache_dir.empty()) request.disk_cache = options_.disk_cache_bytes;
+  const auto draft = models_.find(overrides.draft_model);
+  if (draft != models_.end() && !draft->second.variants.empty())
+    request.draft = &draft->second.variants.front().descriptor;
   return request;
 }
 

@@ -170,6 +170,7 @@ class CoreImpl final : public Core {
   bool Serves(const Instance& instance, const LoadSpec& spec) const;
   void Launch(Instance& instance);
   LaunchSpec LaunchSpecOf(const Instance& instance) const;
+  void AddCompanions(LaunchSpec& launch) const;
   void OnReady(const std::string& id, uint64_t launch, std::shared_ptr<Engine> engine, EngineInfo info);
   void OnExit(const std::string& id, uint64_t launch, absl::Status status);
   void FailLoad(Instance& instance, const absl::Status& status);

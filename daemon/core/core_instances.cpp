@@ -45,6 +45,12 @@ Instance* CoreImpl::Find(const std::string& id) {
   return it == instances_.end() ? nullptr : it->second.get();
 }
 
+// Loaded for vectors: by its model's nature, or because somebody asked for it.
+static bool MakesVectors(const Instance& instance) {
+  return !instance.spec.overrides.pooling.empty() ||
+         (instance.plan.chosen && instance.plan.chosen->settings.extra.contains("pooling"));
+}
+
 // True where `instance` is what `spec` asks for; what the spec leaves open is no difference.
 bool CoreImpl::Serves(const Instance& instance, const LoadSpec& spec) const {
   if (instance.info.model != spec.model || instance.stopping) return false;
@@ -65,7 +71,14 @@ bool CoreImpl::Serves(const Instance& instance, const LoadSpec& spec) const {
     return false;
   }
   if (want.knobs && want.knobs != had.knobs) return false;
-  if (differs(want.threads, had.threads) || differs(want.gpu_layers, had.gpu_layers)) return false;
+  // Whatever is loaded for vectors pools as each request asks, and makes no answers.
+  if (!want.pooling.empty() && !MakesVectors(instance)) return false;
+  if (spec.use == InstanceUse::kAnswers && !had.pooling.empty()) return false;
+  if (!want.draft_model.empty() && want.draft_model != had.draft_model) return false;
+  if (differs(want.threads, had.threads) || differs(want.gpu_layers, had.gpu_layers) ||
+      differs(want.draft_tokens, had.draft_tokens)) {
+    return false;
+  }
   if (differs(spec.workload.sessions, load.sessions) || differs(spec.workload.context, load.context))
     return false;
   if (!instance.plan.chosen) return true;  // still being placed
@@ -82,6 +95,12 @@ bool CoreImpl::Serves(const Instance& instance, const LoadSpec& spec) const {
   return true;
 }
 
+// Of two that serve: what makes vectors where those are wanted, then what is ready.
+static bool Better(const Instance& a, const Instance& b, const LoadSpec& spec) {
+  if (spec.use == InstanceUse::kVectors && MakesVectors(a) != MakesVectors(b)) return MakesVectors(a);
+  return a.info.state == InstanceState::kReady;
+}
+
 absl::StatusOr<Instance*> CoreImpl::EnsureInstance(const LoadSpec& spec, bool replace_different) {
   std::set<std::string> different;
   Instance* serving = nullptr;
@@ -91,7 +110,7 @@ absl::StatusOr<Instance*> CoreImpl::EnsureInstance(const LoadSpec& spec, bool re
       different.insert(id);
       continue;
     }
-    if (serving == nullptr || instance->info.state == InstanceState::kReady) serving = instance.get();
+    if (serving == nullptr || Better(*instance, *serving, spec)) serving = instance.get();
   }
   if (serving != nullptr) {
     if (serving->info.state == InstanceState::kFailed) {
@@ -155,7 +174,25 @@ LaunchSpec CoreImpl::LaunchSpecOf(const Instance& instance) const {
       launch.model_sha256 = variant.sha256;
     }
   }
+  // Prompts on disk are of one model; whether there is a quota is the plan's choice.
+  if (launch.settings.extra.contains("disk_cache_bytes") && !launch.model_sha256.empty())
+    launch.cache_dir = options_.cache_dir + "/prompts/" + launch.model_sha256;
+  AddCompanions(launch);
   return launch;
+}
+
+// Files of other models that this one may use: adapters, and the one that guesses ahead.
+void CoreImpl::AddCompanions(LaunchSpec& launch) const {
+  const auto guesses = launch.settings.extra.find("draft_model");
+  for (const auto& [name, model] : models_) {
+    if (model.variants.empty()) continue;
+    const StoredVariant& variant = model.variants.front();
+    const auto& can = variant.descriptor.capabilities;
+    if (std::find(can.begin(), can.end(), "adapter") != can.end() && !variant.files.empty())
+      launch.adapters.push_back({name, variant.files.front(), variant.sha256});
+    if (guesses != launch.settings.extra.end() && name == guesses->second) launch.draft_files = variant.files;
+  }
+  launch.settings.extra.erase("draft_model");
 }
 
 void CoreImpl::Launch(Instance& instance) {

@@ -109,7 +109,7 @@ void CoreImpl::Submit(std::shared_ptr<ActiveRequest> request) {
     return;
   }
   const InferenceRequest& r = request->request();
-  const LoadSpec spec{r.model, r.workload, r.contract, r.overrides, r.keep_alive_s};
+  const LoadSpec spec{r.model, r.workload, r.contract, r.overrides, r.keep_alive_s, InstanceUse::kAnswers};
   absl::StatusOr<Instance*> instance = EnsureInstance(spec, false);
   if (!instance.ok()) {
     request->EndWith(instance.status());

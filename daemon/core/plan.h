@@ -42,6 +42,9 @@ struct PlanOverrides {
   std::string build;                 // of the engine: "native", "prebuilt" ...
   std::string backend;               // with `device`: of its backends this one
   std::optional<std::string> knobs;  // TuningKnobs::Text() to take, whatever was found best
+  std::string pooling;
+  std::optional<uint32_t> draft_tokens;
+  std::string draft_model;
 };
 
 struct Predicted {

@@ -47,6 +47,8 @@ struct PlanRequest {
   std::vector<EvictionCandidate> evictable;
   std::vector<InstalledEngine> installed;  // ignored where assume_installed
   bool assume_installed = false;           // profiles: every catalog engine of the system may be had
+  Bytes disk_cache = 0;                    // quota of an instance's prompts on disk
+  const ModelDescriptor* draft = nullptr;  // of overrides.draft_model; borrowed for the call
 };
 
 // Chooses where a model runs. Pure: no I/O, clock or locks; equal inputs give equal plans; ties go to

@@ -9,6 +9,8 @@ namespace {
 
 constexpr uint32_t kUbatch = 512;
 constexpr uint32_t kBatch = 512;  // tokens of one step of all sessions, where nothing else was found better
+constexpr uint32_t kVectorUbatch =
+    256;                               // of models that read in parts: rows of the whole vocabulary are wide
 constexpr uint32_t kPagedStep = 2048;  // tokens of one step of a paged server
 
 uint32_t Clamp32(uint64_t value) { return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX)); }
@@ -45,6 +47,7 @@ CandidateBuilder::CandidateBuilder(const PlanInputs& in, const PlanOption& optio
 }
 
 bool CandidateBuilder::pooled() const {
+  if (!in_.request.overrides.pooling.empty()) return model_ != nullptr;
   return model_ != nullptr && (In(model_->capabilities, "embed") || In(model_->capabilities, "rerank"));
 }
 
@@ -107,6 +110,19 @@ void CandidateBuilder::HostCache(Attempt& a) const {
   if (room_.Lacks(with)) return;
   c = std::move(with);
   c.settings.host_cache_bytes = bytes;
+  // What leaves the memory of the host goes on to the disk.
+  if (option_.engine->disk_cache && in_.request.disk_cache > 0)
+    c.settings.extra["disk_cache_bytes"] = std::to_string(in_.request.disk_cache);
+}
+
+void CandidateBuilder::ReserveDraft(const Trial& trial, Candidate& c) const {
+  const ModelDescriptor* draft = in_.request.draft;
+  if (draft == nullptr || trial.draft_tokens == 0) return;
+  CacheShape shape = ShapeOf(trial);
+  shape.draft_tokens = 0;
+  shape.type_k = shape.type_v = "f16";
+  shape.outputs = trial.sessions + 1;
+  ReserveHost(in_.topology, "draft", LayeredMemory(*draft, shape, {}).host.total(), c);
 }
 
 CacheShape CandidateBuilder::ShapeOf(const Trial& trial) const {
@@ -115,14 +131,24 @@ CacheShape CandidateBuilder::ShapeOf(const Trial& trial) const {
   shape.context_total = trial.context;
   shape.ubatch = kUbatch;
   if (trial.knobs.ubatch) shape.ubatch = *trial.knobs.ubatch;
-  if (pooled())
+  // Encoders see an input whole; others read it in parts, every token with its row of the output.
+  if (pooled() && encoder()) {
     shape.ubatch = std::max(kUbatch, std::min<uint32_t>(trial.context / std::max(trial.sessions, 1u), 8192));
+  } else if (pooled()) {
+    shape.ubatch = kVectorUbatch;
+    shape.unified = true;
+  }
   shape.outputs =
       pooled() ? shape.ubatch : Clamp32(uint64_t{trial.sessions} * (1 + uint64_t{trial.draft_tokens}));
   shape.type_k = shape.type_v = trial.kv_type;
   shape.draft_tokens = trial.draft_tokens;
   shape.mapped = option_.settings.count("mmap") > 0 && option_.settings.at("mmap") == "true";
   return shape;
+}
+
+bool CandidateBuilder::encoder() const {
+  return std::all_of(model_->layers.begin(), model_->layers.end(),
+                     [](const LayerDescriptor& layer) { return layer.kv_heads == 0 && !layer.recurrent; });
 }
 
 const StepBuffers& CandidateBuilder::BuffersOf(const Trial& trial, const CacheShape& shape) const {
@@ -148,6 +174,7 @@ void CandidateBuilder::Layered(const Trial& trial, bool fit_only, Attempt& a) co
     if (!ReserveSide(i, bytes.devices[i], a)) return;
   }
   ReserveOnHost(bytes.host, c);
+  ReserveDraft(trial, c);
   ReserveHost(in_.topology, "engine", option_.backend->host_overhead_bytes, c);
   if (fit_only) return;
   LayeredSettings(trial, shape, placement, c);
@@ -306,6 +333,17 @@ void CandidateBuilder::LayeredSettings(const Trial& trial, const CacheShape& sha
   s.host_cache_bytes = 0;
   s.poll = 50;
   s.extra["outputs"] = std::to_string(shape.outputs);
+  // Nobody asked for guesses: an engine that cannot make them for this model runs it without.
+  if (trial.draft_tokens > 0 && !in_.request.overrides.draft_tokens && in_.request.draft == nullptr)
+    s.extra["draft_optional"] = "1";
+  if (in_.request.draft != nullptr && trial.draft_tokens > 0)
+    s.extra["draft_model"] = in_.request.overrides.draft_model;
+  const std::string& pooling = in_.request.overrides.pooling;
+  if (!pooling.empty()) {
+    s.extra["pooling"] = pooling;
+  } else if (pooled() && !model_->pooling.empty() && model_->pooling != "none") {
+    s.extra["pooling"] = model_->pooling;
+  }
   if (trial.experts_on_host > 0) s.extra["experts_on_host"] = std::to_string(trial.experts_on_host);
   if (placement.split.size() > 1) s.extra["tensor_split"] = SplitText(placement.split);
 }

@@ -32,6 +32,7 @@ class CandidateBuilder {
   bool accelerated() const { return accelerated_; }
   // Encoders: every input is seen whole, in one step, and yields no tokens.
   bool pooled() const;
+  bool encoder() const;
 
   // What was measured of this option on this machine; empty for machines of profiles.
   const Corrections& corrections() const { return corrections_; }
@@ -48,6 +49,8 @@ class CandidateBuilder {
   void Fixed(const Trial& trial, Attempt& a) const;
   std::vector<double> Split() const;
   bool ReserveSide(size_t device, const SideBytes& bytes, Attempt& a) const;
+  // Weights, cache and compute buffers of a draft model, all on the host.
+  void ReserveDraft(const Trial& trial, Candidate& c) const;
   void ReserveOnHost(const SideBytes& bytes, Candidate& c) const;
   void LayeredSettings(const Trial& trial, const CacheShape& shape, const LayerPlacement& placement,
                        Candidate& c) const;

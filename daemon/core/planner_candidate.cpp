@@ -38,6 +38,9 @@ bool Better(const Attempt& a, const Attempt& b) {
   return a.evictions.size() < b.evictions.size();
 }
 
+// Tokens a draft model guesses where nobody says.
+constexpr uint32_t kDraftModelTokens = 4;
+
 class Search {
  public:
   Search(const PlanInputs& in, const PlanOption& option)
@@ -186,6 +189,21 @@ class Search {
   // Draft depth by acceptance and step cost. Where nobody knows the acceptance, the depth that publishers
   // advise is taken if it is about as good as the best computed one.
   Attempt Drafts(Trial trial) const {
+    const PlanOverrides& chosen = in_.request.overrides;
+    const bool drafted = in_.request.draft != nullptr;
+    if (chosen.draft_tokens || drafted) {
+      trial.draft_tokens = chosen.draft_tokens.value_or(kDraftModelTokens);
+      if (trial.draft_tokens == 0) return Scored(trial);
+      if (builder_.pooled() || !(drafted ? option_.engine->draft_models : option_.engine->speculative) ||
+          (!drafted && builder_.model().mtp_layers == 0)) {
+        Attempt refused;
+        refused.reason_code = Reason::kCapabilityMissing;
+        refused.why_not =
+            drafted ? "the engine takes no draft model" : "the model has no heads that guess ahead";
+        return refused;
+      }
+      return Scored(trial);
+    }
     Attempt best = Scored(trial);
     if (builder_.model().mtp_layers == 0 || !option_.engine->speculative || builder_.pooled()) return best;
     const uint32_t advised = AdvisedDrafts();

@@ -48,6 +48,10 @@ absl::Status CheckOverrides(const PlanOverrides& overrides, const Topology& topo
     return InvalidArgument("'" + overrides.kv_type + "' is no type of a KV cache",
                            "Choose f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl or fp8.");
   }
+  static const std::set<std::string> kPoolings = {"", "mean", "cls", "last", "rank"};
+  if (kPoolings.count(overrides.pooling) == 0) {
+    return InvalidArgument("'" + overrides.pooling + "' is no pooling", "Choose mean, cls or last.");
+  }
   if (overrides.threads && *overrides.threads == 0) return InvalidArgument("zero threads cannot work");
   for (const Device& device : topology.devices) {
     if (device.kind != DeviceKind::kCpu || device.software || !overrides.threads || !device.threads_allowed)
@@ -111,6 +115,11 @@ uint32_t TrainedContext(const PlanRequest& request) {
 }
 
 absl::Status CheckVariants(const PlanRequest& request, const EngineCatalog& catalog) {
+  if (!request.overrides.draft_model.empty() && request.draft == nullptr) {
+    return Error(absl::StatusCode::kNotFound, Reason::kModelNotFound,
+                 "there is no model '" + request.overrides.draft_model + "' to guess ahead",
+                 "`rumbo models` shows what there is.");
+  }
   const CatalogEngine* engine = catalog.Find(request.overrides.engine);
   if (engine != nullptr && engine->memory == MemoryModel::kFixed) return absl::OkStatus();
   if (request.variants.empty()) return InvalidArgument("the model has no files to run");

@@ -132,12 +132,16 @@ struct InstanceInfo {
   std::vector<std::string> capabilities;  // empty until ready
 };
 
+// What an instance is wanted for: a model may be loaded to make answers, or for vectors.
+enum class InstanceUse { kAny, kAnswers, kVectors };
+
 struct LoadSpec {
   std::string model;
   Workload workload;
   Contract contract;
   PlanOverrides overrides;
   std::optional<int64_t> keep_alive_s;
+  InstanceUse use = InstanceUse::kAny;
 };
 
 struct LoadResult {

@@ -21,8 +21,9 @@ void ReplyJson(const ExchangePtr& exchange, std::string body, const Placement* p
 TimePoint ShortCallDeadline() { return std::chrono::steady_clock::now() + std::chrono::minutes(5); }
 
 void WithModel(Api& api, ExchangePtr exchange, std::string model, std::optional<int64_t> keep_alive_s,
-               std::function<void(Core::ReadyEngine)> use) {
+               std::function<void(Core::ReadyEngine)> use, InstanceUse wanted_for) {
   LoadSpec spec;
+  spec.use = wanted_for;
   spec.model = std::move(model);
   spec.keep_alive_s = keep_alive_s;
   const ClientIdentity client = exchange->request().client;

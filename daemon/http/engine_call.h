@@ -11,7 +11,7 @@ namespace rumbo {
 // and calls `use` on one of the core's threads; errors are answered in the route's dialect. Keep the engine
 // until the call has ended.
 void WithModel(Api& api, ExchangePtr exchange, std::string model, std::optional<int64_t> keep_alive_s,
-               std::function<void(Core::ReadyEngine)> use);
+               std::function<void(Core::ReadyEngine)> use, InstanceUse wanted_for = InstanceUse::kAny);
 
 // The time such a call may take.
 TimePoint ShortCallDeadline();

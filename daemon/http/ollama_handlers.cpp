@@ -6,6 +6,7 @@
 #include "daemon/http/ollama_in.h"
 #include "daemon/http/ollama_out.h"
 #include "daemon/http/vectors.h"
+#include "engines/api/vectors.h"
 
 namespace rumbo {
 namespace {
@@ -270,36 +271,41 @@ void Embed(Api& api, ExchangePtr exchange, bool older) {
   if (!decoded.ok()) return ReplyError(exchange, decoded.status());
   const auto request = std::make_shared<OllamaEmbedRequest>(*std::move(decoded));
   const auto begun = std::chrono::steady_clock::now();
-  WithModel(api, exchange, request->model, request->keep_alive_s, [=](Core::ReadyEngine ready) {
-    Engine& engine = *ready.engine;
-    const auto loaded = std::chrono::steady_clock::now();
-    // The older route gives the vector as the model makes it, the newer one unit vectors.
-    engine.Embed(request->inputs, "", !older, ShortCallDeadline(),
-                 [=, ready = std::move(ready)](absl::StatusOr<EmbeddingResult> result) {
-                   if (!result.ok()) return ReplyError(exchange, result.status());
-                   std::string body;
-                   JsonWriter w(body);
-                   w.Open('{');
-                   if (older) {
-                     w.Key("embedding");
-                     AppendVector(w,
-                                  result->embeddings.empty() ? std::vector<float>() : result->embeddings[0]);
-                     w.Close('}');
-                     return ReplyJson(exchange, std::move(body), &ready.placement);
-                   }
-                   w.Key("model").String(ToOllamaName(request->model)).Key("embeddings").Open('[');
-                   for (auto& vector : result->embeddings) {
-                     AppendVector(w, Shortened(std::move(vector), request->dimensions));
-                   }
-                   const auto ns = [](auto d) {
-                     return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
-                   };
-                   w.Close(']').Key("total_duration").Int(ns(std::chrono::steady_clock::now() - begun));
-                   w.Key("load_duration").Int(ns(loaded - begun));
-                   w.Key("prompt_eval_count").Uint(result->prompt_tokens).Close('}');
-                   ReplyJson(exchange, std::move(body), &ready.placement);
-                 });
-  });
+  WithModel(
+      api, exchange, request->model, request->keep_alive_s,
+      [=](Core::ReadyEngine ready) {
+        Engine& engine = *ready.engine;
+        const auto loaded = std::chrono::steady_clock::now();
+        // The older route gives the vector as the model makes it, the newer one unit vectors.
+        engine.Embed(
+            request->inputs, "", !older, ShortCallDeadline(),
+            [=, ready = std::move(ready)](absl::StatusOr<EmbeddingResult> result) {
+              if (!result.ok()) return ReplyError(exchange, result.status());
+              for (auto& vector : result->embeddings) {
+                if (const absl::Status cut = Shorten(request->dimensions, !older, &vector); !cut.ok())
+                  return ReplyError(exchange, cut);
+              }
+              std::string body;
+              JsonWriter w(body);
+              w.Open('{');
+              if (older) {
+                w.Key("embedding");
+                AppendVector(w, result->embeddings.empty() ? std::vector<float>() : result->embeddings[0]);
+                w.Close('}');
+                return ReplyJson(exchange, std::move(body), &ready.placement);
+              }
+              w.Key("model").String(ToOllamaName(request->model)).Key("embeddings").Open('[');
+              for (const auto& vector : result->embeddings) AppendVector(w, vector);
+              const auto ns = [](auto d) {
+                return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+              };
+              w.Close(']').Key("total_duration").Int(ns(std::chrono::steady_clock::now() - begun));
+              w.Key("load_duration").Int(ns(loaded - begun));
+              w.Key("prompt_eval_count").Uint(result->prompt_tokens).Close('}');
+              ReplyJson(exchange, std::move(body), &ready.placement);
+            });
+      },
+      InstanceUse::kVectors);
 }
 
 }  // namespace

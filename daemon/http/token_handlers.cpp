@@ -6,6 +6,7 @@
 #include "daemon/http/json_out.h"
 #include "daemon/http/token_in.h"
 #include "daemon/http/vectors.h"
+#include "engines/api/vectors.h"
 
 namespace rumbo {
 namespace {
@@ -15,12 +16,12 @@ void AppendPromptUsage(JsonWriter& w, uint32_t prompt_tokens) {
   w.Key("total_tokens").Uint(prompt_tokens).Close('}');
 }
 
-std::string EmbeddingsBody(const EmbeddingsRequest& request, EmbeddingResult result) {
+std::string EmbeddingsBody(const EmbeddingsRequest& request, const EmbeddingResult& result) {
   std::string body;
   JsonWriter w(body);
   w.Open('{').Key("object").String("list").Key("model").String(request.model).Key("data").Open('[');
   for (size_t i = 0; i < result.embeddings.size(); ++i) {
-    const auto vector = Shortened(std::move(result.embeddings[i]), request.dimensions);
+    const std::vector<float>& vector = result.embeddings[i];
     w.Open('{').Key("object").String("embedding").Key("index").Uint(i).Key("embedding");
     request.base64 ? static_cast<void>(w.String(VectorBase64(vector))) : AppendVector(w, vector);
     w.Close('}');
@@ -83,28 +84,38 @@ void HandleEmbeddings(Api& api, ExchangePtr exchange) {
   auto decoded = DecodeEmbeddings(exchange->request().body, api.options.max_json_depth);
   if (!decoded.ok()) return ReplyError(exchange, decoded.status());
   const auto request = std::make_shared<EmbeddingsRequest>(*std::move(decoded));
-  WithModel(api, exchange, request->model, std::nullopt, [exchange, request](Core::ReadyEngine ready) {
-    Engine& engine = *ready.engine;
-    engine.Embed(request->inputs, "", true, ShortCallDeadline(),
-                 [exchange, request, ready = std::move(ready)](absl::StatusOr<EmbeddingResult> result) {
-                   if (!result.ok()) return ReplyError(exchange, result.status());
-                   ReplyJson(exchange, EmbeddingsBody(*request, *std::move(result)), &ready.placement);
-                 });
-  });
+  WithModel(
+      api, exchange, request->model, std::nullopt,
+      [exchange, request](Core::ReadyEngine ready) {
+        Engine& engine = *ready.engine;
+        engine.Embed(request->inputs, "", true, ShortCallDeadline(),
+                     [exchange, request, ready = std::move(ready)](absl::StatusOr<EmbeddingResult> result) {
+                       if (!result.ok()) return ReplyError(exchange, result.status());
+                       for (auto& vector : result->embeddings) {
+                         if (const absl::Status cut = Shorten(request->dimensions, true, &vector); !cut.ok())
+                           return ReplyError(exchange, cut);
+                       }
+                       ReplyJson(exchange, EmbeddingsBody(*request, *result), &ready.placement);
+                     });
+      },
+      InstanceUse::kVectors);
 }
 
 void HandleRerank(Api& api, ExchangePtr exchange) {
   auto decoded = DecodeRerank(exchange->request().body, api.options.max_json_depth);
   if (!decoded.ok()) return ReplyError(exchange, decoded.status());
   const auto request = std::make_shared<RerankRequest>(*std::move(decoded));
-  WithModel(api, exchange, request->model, std::nullopt, [exchange, request](Core::ReadyEngine ready) {
-    Engine& engine = *ready.engine;
-    engine.Rerank(request->query, request->documents, ShortCallDeadline(),
-                  [exchange, request, ready = std::move(ready)](absl::StatusOr<RerankScores> scores) {
-                    if (!scores.ok()) return ReplyError(exchange, scores.status());
-                    ReplyJson(exchange, RerankBody(*request, *scores), &ready.placement);
-                  });
-  });
+  WithModel(
+      api, exchange, request->model, std::nullopt,
+      [exchange, request](Core::ReadyEngine ready) {
+        Engine& engine = *ready.engine;
+        engine.Rerank(request->query, request->documents, ShortCallDeadline(),
+                      [exchange, request, ready = std::move(ready)](absl::StatusOr<RerankScores> scores) {
+                        if (!scores.ok()) return ReplyError(exchange, scores.status());
+                        ReplyJson(exchange, RerankBody(*request, *scores), &ready.placement);
+                      });
+      },
+      InstanceUse::kVectors);
 }
 
 void HandleTokenize(Api& api, ExchangePtr exchange) {

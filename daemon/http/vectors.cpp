@@ -1,22 +1,10 @@
 #include "daemon/http/vectors.h"
 
 #include <bit>
-#include <cmath>
 
 #include "daemon/http/base64.h"
 
 namespace rumbo {
-
-std::vector<float> Shortened(std::vector<float> vector, uint32_t dimensions) {
-  if (dimensions == 0 || dimensions >= vector.size()) return vector;
-  vector.resize(dimensions);
-  double sum = 0;
-  for (const float v : vector) sum += static_cast<double>(v) * v;
-  if (sum > 0) {
-    for (float& v : vector) v = static_cast<float>(v / std::sqrt(sum));
-  }
-  return vector;
-}
 
 void AppendVector(JsonWriter& w, const std::vector<float>& vector) {
   w.Open('[');

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "daemon/rpc/services.h"
 #include "daemon/wire/convert.h"
+#include "engines/api/vectors.h"
 #include "engines/worker_kit/grpc_status.h"
 #include "engines/worker_kit/token_stream.h"
 #include "rumbo/v1/inference.grpc.pb.h"
@@ -141,22 +142,27 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     std::vector<std::string> inputs(request->inputs().begin(), request->inputs().end());
     const bool normalize = !request->has_normalize() || request->normalize();
     const uint32_t dimensions = request->dimensions();
-    WithEngine(*call, request->model(), request->options(), reactor,
-               [=, inputs = std::move(inputs), pooling = request->pooling()](Core::ReadyEngine ready,
-                                                                             TimePoint deadline) mutable {
-                 auto* engine = ready.engine.get();
-                 engine->Embed(
-                     std::move(inputs), pooling, normalize, deadline,
-                     [reactor, response, dimensions, ready](absl::StatusOr<EmbeddingResult> result) {
-                       if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
-                       for (auto& values : result->embeddings) {
-                         if (dimensions > 0 && dimensions < values.size()) values.resize(dimensions);
-                         response->add_embeddings()->mutable_values()->Add(values.begin(), values.end());
-                       }
-                       response->mutable_usage()->set_prompt_tokens(result->prompt_tokens);
-                       reactor->Finish(grpc::Status::OK);
-                     });
-               });
+    const std::string pooling = request->pooling();
+    const auto use = [=, inputs = std::move(inputs)](Core::ReadyEngine ready, TimePoint deadline) mutable {
+      auto* engine = ready.engine.get();
+      engine->Embed(
+          std::move(inputs), pooling, normalize, deadline,
+          [reactor, response, dimensions, normalize, ready](absl::StatusOr<EmbeddingResult> result) {
+            if (!result.ok()) return reactor->Finish(ToGrpcStatus(result.status()));
+            for (auto& values : result->embeddings) {
+              if (const absl::Status cut = Shorten(dimensions, normalize, &values); !cut.ok())
+                return reactor->Finish(ToGrpcStatus(cut));
+              response->add_embeddings()->mutable_values()->Add(values.begin(), values.end());
+            }
+            response->mutable_usage()->set_prompt_tokens(result->prompt_tokens);
+            reactor->Finish(grpc::Status::OK);
+          });
+    };
+    // A pooling asks for an instance that makes vectors, also of a model that is made to answer.
+    PlanOverrides overrides;
+    overrides.pooling = pooling;
+    WithEngine(*call, request->model(), request->options(), reactor, use, InstanceUse::kVectors,
+               std::move(overrides));
     return reactor;
   }
 
@@ -262,9 +268,12 @@ class InferenceService final : public v1::InferenceService::CallbackService {
 
   template <typename Use>
   void WithEngine(const CallbackServerContext& call, const std::string& model,
-                  const v1::RequestOptions& options, grpc::ServerUnaryReactor* reactor, Use use) {
+                  const v1::RequestOptions& options, grpc::ServerUnaryReactor* reactor, Use use,
+                  InstanceUse instance_use = InstanceUse::kAny, PlanOverrides overrides = {}) {
     LoadSpec spec;
     spec.model = model;
+    spec.overrides = std::move(overrides);
+    spec.use = instance_use;
     spec.workload = FromProto(options.workload());
     spec.contract = FromProto(options.contract());
     if (options.has_keep_alive_s()) spec.keep_alive_s = options.keep_alive_s();

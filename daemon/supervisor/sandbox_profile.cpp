@@ -90,7 +90,9 @@ absl::StatusOr<SandboxOptions> WorkerSandbox(const CatalogEngine& engine, const 
   options.read_write = words.Paths("write", folders);
   options.devices = words.Paths("devices", folders);
   for (const std::string& file : spec.files) options.read_only.push_back(Target(file));
-  // Adapters, drafts and the like are named in settings; only paths are taken for them.
+  for (const std::string& file : spec.draft_files) options.read_only.push_back(Target(file));
+  for (const LaunchSpec::Adapter& adapter : spec.adapters) options.read_only.push_back(Target(adapter.file));
+  // What else is named in settings; only paths are taken for it.
   for (const auto& [key, value] : spec.settings.extra) {
     std::error_code ignored;
     if (value.rfind('/', 0) == 0 && std::filesystem::is_regular_file(value, ignored))

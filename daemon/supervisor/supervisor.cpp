@@ -20,6 +20,7 @@
 #include "base/os/subprocess.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "daemon/supervisor/prompt_folder.h"
 #include "daemon/supervisor/sandbox_profile.h"
 #include "daemon/supervisor/worker_client.h"
 
@@ -78,6 +79,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
     if (program == nullptr) {
       return End(Error(absl::StatusCode::kFailedPrecondition, Reason::kEngineNotInstalled,
                        "engine " + spec_.engine + " is not installed", "`rumbo engines` lists what is."));
+    }
+    // A cache is no reason not to start: without its folder the worker has none.
+    if (!spec_.cache_dir.empty()) {
+      if (const absl::Status made = PreparePromptFolder(spec_.cache_dir); !made.ok())
+        spdlog::warn("{}: no folder for prompts: {}", spec_.instance_id, EscapeForLog(MessageOf(made)));
     }
     int sockets[2], pipe[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)

@@ -286,6 +286,13 @@ class WorkerClientOverGrpc final : public WorkerClient {
     load->request.set_cache_dir(spec.cache_dir);
     load->request.set_model_sha256(spec.model_sha256);
     load->request.set_chat_template(spec.chat_template);
+    for (const LaunchSpec::Adapter& adapter : spec.adapters) {
+      engine::v1::AdapterFile* out = load->request.add_adapters();
+      out->set_name(adapter.name);
+      out->set_file(adapter.file);
+      out->set_sha256(adapter.sha256);
+    }
+    for (const std::string& file : spec.draft_files) load->request.add_draft_files(file);
     load->Start(stub_.get());
   }
 
@@ -366,6 +373,12 @@ class WorkerClientOverGrpc final : public WorkerClient {
       stats.step_ms = response.step_ms();
       stats.prompt_tok_s = response.prompt_tok_s();
       stats.decode_tok_s = response.decode_tok_s();
+      stats.drafted_tokens = response.drafted_tokens();
+      stats.accepted_tokens = response.accepted_tokens();
+      stats.disk_cache_bytes = response.disk_cache_bytes();
+      stats.disk_cache_loads = response.disk_cache_loads();
+      stats.disk_cache_writes = response.disk_cache_writes();
+      stats.disk_cache_failures = response.disk_cache_failures();
       return stats;
     });
   }

@@ -364,6 +364,9 @@ PlanOverrides FromProto(const v1::PlanOverrides& proto) {
   value.force = proto.force();
   value.variant = proto.variant();
   value.build = proto.build();
+  value.pooling = proto.pooling();
+  RUMBO_GET(draft_tokens);
+  value.draft_model = proto.draft_model();
   return value;
 }
 

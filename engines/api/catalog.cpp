@@ -179,6 +179,8 @@ CatalogEngine ReadEngine(const YAML::Node& node, const EngineCatalog& catalog) {
   e.batches = m.Flag("batches", true);
   e.speculative = m.Flag("speculative");
   e.max_draft_tokens = static_cast<uint32_t>(m.Number("max_draft_tokens", 0, 0, 64));
+  e.draft_models = m.Flag("draft_models");
+  e.disk_cache = m.Flag("disk_cache");
   e.workspace_factor = m.Number("workspace_factor", 0, 0, 100);
   e.fixed_bytes = m.Size("fixed_bytes");
   e.host_cache_most = m.Size("host_cache_most");

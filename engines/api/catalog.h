@@ -74,6 +74,8 @@ struct CatalogEngine {
   bool batches = true;            // runs several sessions in one step
   bool speculative = false;       // can use MTP layers or drafts
   uint32_t max_draft_tokens = 0;
+  bool draft_models = false;    // a smaller model may guess ahead
+  bool disk_cache = false;      // keeps prompts on disk, within a quota
   double workspace_factor = 0;  // whole: workspace / weights
   Bytes fixed_bytes = 0;        // fixed: in all
   Bytes host_cache_most = 0;    // host memory for states that leave the KV cache; 0: the engine keeps none

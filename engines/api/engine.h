@@ -56,6 +56,11 @@ struct EngineStats {
   double step_ms = 0;
   double prompt_tok_s = 0;
   double decode_tok_s = 0;
+  // The cache on disk: bytes of its files; sequences read back and written; failed writes and broken files.
+  uint64_t disk_cache_bytes = 0;
+  uint64_t disk_cache_loads = 0;
+  uint64_t disk_cache_writes = 0;
+  uint64_t disk_cache_failures = 0;
 };
 
 struct EngineInfo {
@@ -126,6 +131,13 @@ struct LaunchSpec {
   std::string chat_template;
   EngineSettings settings;
   std::string cache_dir;
+  struct Adapter {
+    std::string name;
+    std::string file;
+    std::string sha256;
+  };
+  std::vector<Adapter> adapters;         // that requests may name
+  std::vector<std::string> draft_files;  // of a model that guesses ahead
 };
 
 // The life of one engine process. Callbacks of one launch come in order and never after `on_exit`.

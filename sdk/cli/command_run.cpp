@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <mutex>
 
@@ -103,11 +104,23 @@ class Conversation {
   }
 
  private:
+  // "NAME=SCALE" was checked when the command line was read.
+  std::vector<std::pair<std::string, float>> Adapters() const {
+    std::vector<std::pair<std::string, float>> adapters;
+    for (const std::string& word : options_.adapters) {
+      const size_t at = word.find('=');
+      const float scale = at == std::string::npos ? 1 : std::strtof(word.c_str() + at + 1, nullptr);
+      adapters.emplace_back(word.substr(0, at), scale);
+    }
+    return adapters;
+  }
+
   GenerateRequest RawRequest(const std::string& prompt) const {
     GenerateRequest request;
     request.model = options_.subject;
     request.prompt = options_.system_prompt.empty() ? prompt : options_.system_prompt + "\n\n" + prompt;
     request.sampling = options_.sampling;
+    request.options.adapters = Adapters();
     request.options.priority = "interactive";
     return request;
   }
@@ -117,6 +130,7 @@ class Conversation {
     request.model = options_.subject;
     request.messages = messages_;
     request.sampling = options_.sampling;
+    request.options.adapters = Adapters();
     request.options.priority = "interactive";
     return request;
   }

@@ -187,6 +187,8 @@ int Embed(const Client& client, const Session& s) {
   EmbedRequest request;
   request.model = s.options.subject;
   request.inputs = s.options.words;
+  request.pooling = s.options.overrides.pooling;
+  request.dimensions = s.options.dimensions;
   if (request.inputs.empty()) {
     auto input = ReadInput();
     if (!input) return Fail(input.error());

@@ -129,6 +129,12 @@ class CommandLine {
     command->add_option("--variant", options_.overrides.variant, "Variant of the model");
     command->add_option("--device", options_.overrides.device,
                         "Device id or backend instead of the planner's choice");
+    command->add_option("--pooling", options_.overrides.pooling,
+                        "Load for embeddings, pooled so: mean, cls or last");
+    command->add_option("--draft", options_.overrides.draft_tokens,
+                        "Tokens guessed per step, by the model's own heads or --draft-model; 0 none");
+    command->add_option("--draft-model", options_.overrides.draft_model,
+                        "A smaller model of the same vocabulary that guesses ahead");
   }
 
   void AddObjective(CLI::App* command) {
@@ -182,11 +188,24 @@ class CommandLine {
     run->add_option("--max-tokens", options_.sampling.max_tokens, "Longest answer");
     run->add_option("--temperature", options_.sampling.temperature, "0 is greedy");
     run->add_option("--seed", options_.sampling.seed, "Same seed, same answer")->check(NotNegative);
+    run->add_option("--adapter", options_.adapters, "NAME or NAME=SCALE of a LoRA adapter; may be repeated")
+        ->allow_extra_args(false)
+        ->check([](const std::string& word) -> std::string {
+          const size_t at = word.find('=');
+          if (at == std::string::npos) return "";
+          char* end = nullptr;
+          std::strtof(word.c_str() + at + 1, &end);
+          const bool number = end != word.c_str() + at + 1 && *end == 0;
+          return number && at > 0 ? "" : word + " is no NAME=SCALE";
+        });
     run->add_flag("--raw", options_.raw, "Continue the text, without the chat template");
     run->add_flag("--verbose", options_.verbose, "Placement and speed, on standard error");
     CLI::App* embed = Command("embed", "Vectors of texts");
     Subject(embed, "MODEL", "Name of a model");
     embed->add_option("TEXT", options_.words, "Texts; without them, the lines of standard input");
+    embed->add_option("--pooling", options_.overrides.pooling,
+                      "mean, cls or last; by default the model's own");
+    embed->add_option("--dimensions", options_.dimensions, "Keep so many values of each vector");
     CLI::App* tokenize = Command("tokenize", "Tokens of a text");
     Subject(tokenize, "MODEL", "Name of a model");
     tokenize->add_option("TEXT", options_.words, "The text; without it, standard input");

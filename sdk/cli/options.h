@@ -43,12 +43,15 @@ struct Options {
   std::string currency;
   std::optional<double> budget;
 
+  uint32_t dimensions = 0;  // embed
+
   bool refresh = false;  // devices
   bool off = false;      // pin
 
   // run
   std::string system_prompt;
   Sampling sampling;
+  std::vector<std::string> adapters;  // NAME or NAME=SCALE
   bool raw = false;
   bool verbose = false;
 };

@@ -66,6 +66,9 @@ void To(const PlanOverrides& in, v1::PlanOverrides* out) {
   RUMBO_SET(force);
   RUMBO_SET(variant);
   RUMBO_SET(build);
+  RUMBO_SET(pooling);
+  RUMBO_SET_OPTIONAL(draft_tokens);
+  RUMBO_SET(draft_model);
 }
 
 void To(const Sampling& in, v1::Sampling* out) {
@@ -101,6 +104,11 @@ void To(const RequestOptions& in, const std::string& app, v1::RequestOptions* ou
   To(in.contract, out->mutable_contract());
   RUMBO_SET_OPTIONAL(keep_alive_s);
   RUMBO_SET(idempotency_key);
+  for (const auto& [name, scale] : in.adapters) {
+    v1::Adapter* adapter = out->add_adapters();
+    adapter->set_name(name);
+    adapter->set_scale(scale);
+  }
 }
 
 void To(const PlanRequest& in, v1::MakePlanRequest* out) {

@@ -12,6 +12,8 @@ uint32_t CommonPrefix(const std::vector<TokenId>& a, const std::vector<TokenId>&
 
 void HostCache::Put(Entry entry) {
   const uint64_t size = entry.state.bytes.size();
+  large_.reset();
+  if (size > max_bytes_ && disk_ != nullptr && !entry.persisted) disk_->Put(std::move(entry));
   if (size == 0 || size > max_bytes_) return;
   for (auto it = entries_.begin(); it != entries_.end();) {
     const bool same_key = it->key == entry.key;
@@ -40,7 +42,37 @@ void HostCache::DropCheapest() {
   const auto victim = std::min_element(entries_.begin(), entries_.end(),
                                        [&](const Entry& a, const Entry& b) { return worth(a) < worth(b); });
   bytes_ -= victim->state.bytes.size();
+  if (disk_ != nullptr && !victim->persisted) disk_->Put(std::move(*victim));
   entries_.erase(victim);
+}
+
+HostCache::Entry* HostCache::Read(uint64_t id) {
+  auto sequence = disk_->Load(id);
+  if (!sequence) return nullptr;
+  Entry entry;
+  static_cast<CachedSequence&>(entry) = *std::move(sequence);
+  entry.persisted = true;
+  // Beside an entry that holds all its tokens, or too large to be one, it is kept for this use alone.
+  const bool held = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    return e.key == entry.key && CommonPrefix(e.tokens, entry.tokens) == entry.tokens.size();
+  });
+  if (held || entry.state.bytes.size() > max_bytes_) {
+    large_ = std::move(entry);
+    return &*large_;
+  }
+  Put(std::move(entry));
+  return &entries_.back();
+}
+
+bool HostCache::PersistOne() {
+  if (disk_ == nullptr) return false;
+  for (Entry& entry : entries_) {
+    if (entry.persisted) continue;
+    entry.persisted = true;
+    disk_->Put(entry);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace rumbo

@@ -30,6 +30,7 @@ struct Job {
   std::vector<TokenId> prompt;
   // Requests share cached prompts only where this is equal: the owner, and the adapters in use.
   std::string cache_key;
+  uint32_t adapters = 0;  // the set in use, as BatchToken::adapters
   Priority priority = Priority::kNormal;
   uint32_t max_tokens = UINT32_MAX;  // of the answer
   bool logprobs = false;

@@ -16,9 +16,10 @@ constexpr uint32_t kMarkDistance = 512;
 
 }  // namespace
 
-KvSlots::KvSlots(ModelPort* port, uint64_t host_bytes)
+KvSlots::KvSlots(ModelPort* port, uint64_t host_bytes, DiskCache* disk)
     : port_(port),
-      host_(host_bytes / 2),
+      disk_(disk),
+      host_(host_bytes / 2, disk),
       max_checkpoint_bytes_(host_bytes / 2),
       slots_(port->traits().sequences) {}
 
@@ -58,16 +59,15 @@ KvSlots::Source KvSlots::BestSource(const std::string& key, const std::vector<To
     if (better) best = {sequence, nullptr, length, from_mark};
   }
   uint32_t length = 0;
-  const HostCache::Entry* entry =
-      host_.Find(key, prompt, &length, [&](const HostCache::Entry& e, uint32_t common) {
-        common = std::min(common, most);
-        if (common == e.tokens.size()) return common;
-        const PortTraits& traits = port_->traits();
-        const bool held =
-            traits.rewindable &&
-            (traits.window == 0 || e.oldest <= std::max<int64_t>(0, int64_t{common} - traits.window));
-        return held ? common : 0;
-      });
+  const HostCache::Entry* entry = host_.Find(key, prompt, &length, [&](const auto& e, uint32_t common) {
+    common = std::min(common, most);
+    if (common == e.tokens.size()) return common;
+    const PortTraits& traits = port_->traits();
+    const bool held =
+        traits.rewindable &&
+        (traits.window == 0 || e.oldest <= std::max<int64_t>(0, int64_t{common} - traits.window));
+    return held ? common : 0;
+  });
   if (entry != nullptr && length >= best.length + kMinRestore) best = {-1, entry, length, false};
   return best;
 }
@@ -96,10 +96,9 @@ void KvSlots::DropMarks(Slot* slot, uint32_t longer_than) {
   }
 }
 
-void KvSlots::SaveToHost(SequenceId sequence) {
+CachedSequence KvSlots::StateOf(SequenceId sequence) const {
   const Slot& slot = slots_[Index(sequence)];
-  if (host_.max_bytes() == 0 || slot.tokens.size() < kMinRestore) return;
-  HostCache::Entry entry;
+  CachedSequence entry;
   entry.oldest = port_->OldestPosition(sequence);
   // Only what is in the window is saved.
   if (port_->traits().window > 0) {
@@ -109,7 +108,29 @@ void KvSlots::SaveToHost(SequenceId sequence) {
   entry.state = port_->Save(sequence, false);
   entry.key = slot.key;
   entry.tokens = slot.tokens;
+  return entry;
+}
+
+void KvSlots::SaveToHost(SequenceId sequence) {
+  const Slot& slot = slots_[Index(sequence)];
+  if (host_.max_bytes() == 0 || slot.tokens.size() < kMinRestore) return;
+  HostCache::Entry entry;
+  static_cast<CachedSequence&>(entry) = StateOf(sequence);
+  entry.persisted = slot.persisted;
   host_.Put(std::move(entry));
+}
+
+bool KvSlots::PersistOne() {
+  if (disk_ == nullptr) return false;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.state != State::kRetained || slot.persisted) continue;
+    slot.persisted = true;
+    if (slot.tokens.size() < kMinRestore || disk_->Holds(slot.key, slot.tokens)) continue;
+    disk_->Put(StateOf(static_cast<SequenceId>(i)));
+    return true;
+  }
+  return host_.PersistOne();
 }
 
 void KvSlots::MakeFree(SequenceId sequence, bool to_host) {
@@ -287,6 +308,7 @@ void KvSlots::Release(SequenceId sequence, bool keep) {
     return;
   }
   slot.state = State::kRetained;
+  slot.persisted = false;
   slot.need = 0;
   slot.last_used = ++tick_;
 }

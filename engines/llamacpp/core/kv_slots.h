@@ -21,8 +21,9 @@ namespace rumbo {
 // Threading: the decode loop's thread only. Ownership: borrows the port.
 class KvSlots {
  public:
-  // At most `host_bytes` of host memory for states and checkpoints, half for each.
-  KvSlots(ModelPort* port, uint64_t host_bytes);
+  // At most `host_bytes` of host memory for states and checkpoints, half for each. What has no room there
+  // goes to `disk`, which may be null.
+  KvSlots(ModelPort* port, uint64_t host_bytes, DiskCache* disk = nullptr);
 
   struct Lease {
     SequenceId sequence = -1;
@@ -49,6 +50,10 @@ class KvSlots {
 
   // The request is over. Its tokens stay as cache if `keep`.
   void Release(SequenceId sequence, bool keep);
+
+  // Gives the disk a copy of one retained sequence that it does not have. False where there is none.
+  // O(state).
+  bool PersistOne();
 
   // Drops the retained slot that is cheapest to lose. False where there is none.
   bool EvictOne();
@@ -78,6 +83,7 @@ class KvSlots {
     std::deque<Mark> marks;  // checkpoints, shortest first
     uint32_t need = 0;       // live: tokens it may grow to
     uint64_t last_used = 0;  // ticks
+    bool persisted = false;  // retained: the disk has it, or nothing is to be had from it
   };
   // Where a beginning of a prompt can be had: a sequence, perhaps with a checkpoint of it, or host memory.
   struct Source {
@@ -103,7 +109,10 @@ class KvSlots {
   void MakeFree(SequenceId sequence, bool to_host);
   void DropMarks(Slot* slot, uint32_t longer_than);
 
+  CachedSequence StateOf(SequenceId sequence) const;
+
   ModelPort* const port_;
+  DiskCache* const disk_;
   HostCache host_;
   const uint64_t max_checkpoint_bytes_;
   uint64_t checkpoint_bytes_ = 0;

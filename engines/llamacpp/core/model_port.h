@@ -20,7 +20,17 @@ struct BatchToken {
   TokenId token = 0;
   int32_t position = 0;
   SequenceId sequence = 0;
-  bool output = false;  // its logits are wanted
+  bool output = false;    // its logits are wanted
+  uint32_t adapters = 0;  // the set of adapters to compute it with; 0: none
+};
+
+// Guesses wanted for one sequence.
+struct DraftWish {
+  SequenceId sequence = 0;
+  TokenId last = 0;      // chosen, not computed yet
+  int32_t position = 0;  // of `last`
+  uint32_t most = 0;
+  std::vector<TokenId> tokens;  // filled: what may come after `last`
 };
 
 // What a model's memory can do. Constant after load.
@@ -36,6 +46,8 @@ struct PortTraits {
   // A sequence can be cut back to any earlier length that OldestPosition allows. False for recurrent models,
   // whose state is only at its end.
   bool rewindable = true;
+  // Tokens that can be taken back all the same, right after they were computed.
+  uint32_t rollback = 0;
   // Tokens of the attention window; 0: every layer sees everything. With a window, cutting back to n needs
   // OldestPosition() <= max(0, n - window).
   uint32_t window = 0;
@@ -84,6 +96,15 @@ class ModelPort {
   // Back into a sequence: an empty one, or with `only_window` one whose other layers hold at least as many
   // tokens. False where that fails; the sequence is then empty.
   virtual bool Restore(SequenceId sequence, const SequenceState& state, bool only_window) = 0;
+
+  // Guesses by heads of the model or a smaller one, which then follow all that is computed. Wishes are for
+  // different sequences.
+  virtual bool drafts() const { return false; }
+  virtual void Draft(std::span<DraftWish> wishes) { (void)wishes; }
+  // Of the guesses last drafted for the sequence and then computed so many were right.
+  virtual void Accepted(SequenceId sequence, uint32_t count) { (void)sequence, (void)count; }
+  // No more guesses for the sequence until it is empty again: following it costs more than it gives.
+  virtual void StopDrafting(SequenceId sequence) { (void)sequence; }
 
   // The token ends the answer.
   virtual bool IsEndOfText(TokenId token) const = 0;

@@ -33,7 +33,7 @@ std::vector<TokenId> NgramDrafter::Draft(size_t count) {
 }
 
 uint32_t DraftPolicy::Worth(uint32_t limit, uint32_t tokens, double fixed_ms, double token_ms,
-                            double extra_ms) const {
+                            double extra_ms, double guess_ms) const {
   double best_rate = tokens / std::max(1e-6, fixed_ms + token_ms * tokens);
   uint32_t best = 0;
   double expected = tokens;
@@ -41,7 +41,7 @@ uint32_t DraftPolicy::Worth(uint32_t limit, uint32_t tokens, double fixed_ms, do
   for (uint32_t k = 1; k <= limit; ++k) {
     chance *= acceptance_;
     expected += chance;
-    const double rate = expected / (fixed_ms + extra_ms + token_ms * (tokens + k));
+    const double rate = expected / (fixed_ms + extra_ms + token_ms * (tokens + k) + guess_ms * k);
     if (rate > best_rate) {
       best_rate = rate;
       best = k;

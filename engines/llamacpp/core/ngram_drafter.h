@@ -36,8 +36,9 @@ class DraftPolicy {
  public:
   // Guessed tokens to add to a step that holds `tokens` tokens without them, for `limit` at most. `fixed_ms`
   // and `token_ms` are the cost of a step and of each token in it; `extra_ms` what the first guess costs
-  // besides.
-  uint32_t Worth(uint32_t limit, uint32_t tokens, double fixed_ms, double token_ms, double extra_ms) const;
+  // besides, `guess_ms` what making each costs.
+  uint32_t Worth(uint32_t limit, uint32_t tokens, double fixed_ms, double token_ms, double extra_ms,
+                 double guess_ms = 0) const;
   void Record(uint32_t drafted, uint32_t accepted);
   double acceptance() const { return acceptance_; }
 

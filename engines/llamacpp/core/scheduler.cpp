@@ -32,6 +32,9 @@ constexpr uint32_t kLateOneIn = 22;
 constexpr uint32_t kShortChunk = 64;
 constexpr uint32_t kShortRest = 4;
 
+// Steps without a guess that is worth it, after which a draft no longer follows an answer.
+constexpr uint32_t kDraftPatience = 16;
+
 // Steps that streams may have gaps between them before they are moved together.
 constexpr uint32_t kGapPatience = 8;
 
@@ -61,6 +64,8 @@ struct Scheduler::Run {
   uint32_t drafted = 0;
   uint32_t accepted = 0;
   bool guesses_in_kv = false;  // beyond what the slot counts
+  uint32_t steps_without_guess = 0;
+  bool draft_stopped = false;
   uint32_t unsent_tokens = 0;  // in pieces held back
   std::vector<TokenLogprob> unsent_logprobs;
   bool started = false;
@@ -74,7 +79,7 @@ Scheduler::Scheduler(ModelPort* port, const Clock* clock, SchedulerOptions optio
     : port_(port),
       clock_(clock),
       options_(options),
-      slots_(port, options.host_cache_bytes),
+      slots_(port, options.host_cache_bytes, options.disk),
       model_(options.prefill_chunk, !port->traits().unified) {
   RUMBO_CHECK(options_.sessions >= 1 && options_.sessions <= port->traits().sequences);
   RUMBO_CHECK(options_.prefill_chunk >= 1 && options_.prefill_chunk <= port->traits().batch);
@@ -354,36 +359,82 @@ void Scheduler::AddDecodes() {
   uint32_t spare = std::min(traits.outputs, traits.batch);
   spare -=
       std::min(spare, static_cast<uint32_t>(running_.size()));  // one output for each, also at a prompt's end
-  for (Run* run : decoding) {
+  const std::vector<std::vector<TokenId>> all_guesses = Guesses(decoding, spare);
+  for (size_t i = 0; i < decoding.size(); ++i) {
+    Run* run = decoding[i];
     for (; filler != fillers.end() && (*filler)->sequence < run->sequence; ++filler) {
       if (batch_.size() + decoding.size() < traits.batch) AddPrefill(*filler, Computed(**filler) + 1);
     }
     if (batch_.size() >= traits.batch) break;
-    const std::vector<TokenId> guesses = Guess(run, static_cast<uint32_t>(decoding.size()), spare);
-    spare -= static_cast<uint32_t>(guesses.size());
+    const auto room = static_cast<ptrdiff_t>(traits.batch - batch_.size() - 1);
+    std::vector<TokenId> guesses = all_guesses[i];
+    if (static_cast<ptrdiff_t>(guesses.size()) > room) guesses.resize(static_cast<size_t>(room));
     parts_.push_back({run, batch_.size(), static_cast<uint32_t>(1 + guesses.size()), false});
     auto position = static_cast<int32_t>(Computed(*run));
-    batch_.push_back({run->next, position, run->sequence, true});
-    for (const TokenId guess : guesses) batch_.push_back({guess, ++position, run->sequence, true});
+    batch_.push_back({run->next, position, run->sequence, true, run->job.adapters});
+    for (const TokenId guess : guesses)
+      batch_.push_back({guess, ++position, run->sequence, true, run->job.adapters});
   }
 }
 
-// Tokens that may well come next, as many as are worth computing along with the certain one.
-std::vector<TokenId> Scheduler::Guess(Run* run, uint32_t decoding, uint32_t spare) {
-  if (options_.draft_tokens == 0 || run->generated == 0) return {};
+// Tokens that may well come next for each, as many as are worth computing along with the certain one and
+// `spare` outputs allow.
+std::vector<std::vector<TokenId>> Scheduler::Guesses(const std::vector<Run*>& decoding, uint32_t spare) {
+  std::vector<std::vector<TokenId>> guesses(decoding.size());
+  std::vector<DraftWish> wishes;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < decoding.size(); ++i) {
+    Run* run = decoding[i];
+    const uint32_t most = GuessesWorth(*run, static_cast<uint32_t>(decoding.size()), spare);
+    if (!port_->drafts()) {
+      if (most > 0) guesses[i] = run->drafter.Draft(most);
+      spare -= static_cast<uint32_t>(guesses[i].size());
+      continue;
+    }
+    if (run->draft_stopped || run->generated == 0) continue;
+    run->steps_without_guess = most > 0 ? 0 : run->steps_without_guess + 1;
+    if (run->steps_without_guess >= kDraftPatience) {
+      run->draft_stopped = true;
+      port_->StopDrafting(run->sequence);
+    }
+    if (most == 0) continue;
+    wishes.push_back({run->sequence, run->next, static_cast<int32_t>(Computed(*run)), most, {}});
+    places.push_back(i);
+    spare -= most;
+  }
+  if (wishes.empty()) return guesses;
+  const Clock::TimePoint begin = clock_->Now();
+  port_->Draft(wishes);
+  size_t made = 0;
+  for (size_t k = 0; k < wishes.size(); ++k) {
+    made += wishes[k].tokens.size();
+    guesses[places[k]] = std::move(wishes[k].tokens);
+  }
+  if (made > 0) {
+    constexpr double kBlend = 0.2;
+    const double ms = Millis(begin, clock_->Now()) / static_cast<double>(made);
+    guess_ms_ += (guess_ms_ == 0 ? 1 : kBlend) * (ms - guess_ms_);
+  }
+  return guesses;
+}
+
+uint32_t Scheduler::GuessesWorth(const Run& run, uint32_t decoding, uint32_t spare) const {
+  if (options_.draft_tokens == 0 || run.generated == 0) return 0;
   const PortTraits& traits = port_->traits();
-  // Guesses that turn out wrong must be taken back: not possible in recurrent memory, and in a window that
-  // all sequences share the cells they pushed out may be gone.
-  if (!traits.rewindable || (traits.window > 0 && traits.unified && traits.sequences > 1)) return {};
-  const auto used = static_cast<uint32_t>(run->job.prompt.size()) + run->generated;
+  // Guesses that turn out wrong must be taken back: not possible in recurrent memory without snapshots, and
+  // in a window that all sequences share the cells they pushed out may be gone.
+  if (traits.window > 0 && traits.unified && traits.sequences > 1) return 0;
+  const auto used = static_cast<uint32_t>(run.job.prompt.size()) + run.generated;
   uint32_t limit = std::min(options_.draft_tokens, options_.context_per_session - used);
-  limit = std::min(limit, run->job.max_tokens - run->generated);
+  limit = std::min(limit, run.job.max_tokens - run.generated);
   limit = std::min(limit, spare);
+  if (!traits.rewindable) limit = std::min(limit, traits.rollback);
+  if (options_.draft_always) return limit;
   const double token_ms = model_.token_ms();
   const double fixed_ms = std::max(0.0, model_.decode_ms(decoding) - token_ms * decoding);
   const double extra_ms =
       !traits.unified && decoding > 1 ? fixed_ms : 0;  // another pass for streams of other length
-  return run->drafter.Draft(run->draft_policy.Worth(limit, decoding, fixed_ms, token_ms, extra_ms));
+  return run.draft_policy.Worth(limit, decoding, fixed_ms, token_ms, extra_ms, guess_ms_);
 }
 
 void Scheduler::AddPrefill(Run* run, uint32_t end) {
@@ -392,7 +443,7 @@ void Scheduler::AddPrefill(Run* run, uint32_t end) {
   parts_.push_back({run, batch_.size(), end - begin, true});
   for (uint32_t i = begin; i < end; ++i) {
     const bool last = i + 1 == run->job.prompt.size();
-    batch_.push_back({run->job.prompt[i], static_cast<int32_t>(i), run->sequence, last});
+    batch_.push_back({run->job.prompt[i], static_cast<int32_t>(i), run->sequence, last, run->job.adapters});
   }
 }
 
@@ -521,6 +572,7 @@ void Scheduler::TakeAnswerTokens(const Part& part) {
     run->accepted += right;
     stats_.drafted_tokens += guesses;
     stats_.accepted_tokens += right;
+    if (port_->drafts()) port_->Accepted(run->sequence, right);
   }
   run->draft_policy.Record(guesses, right);
   if (!run->over) TakeBackGuesses(run);

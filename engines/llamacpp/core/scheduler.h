@@ -22,7 +22,9 @@ struct SchedulerOptions {
   uint32_t max_waiting = 4096;       // requests in the queue; more are refused
   bool share_prefixes = true;
   uint32_t draft_tokens = 0;      // most tokens guessed per answer and step, from what was said before
+  bool draft_always = false;      // also where guesses cost more than they give: to measure them
   uint64_t host_cache_bytes = 0;  // host memory for states that leave the KV cache
+  DiskCache* disk = nullptr;      // for those that leave host memory, and for what is idle
 };
 
 // Runs many answers over one model by continuous batching: each step computes one token for every running
@@ -49,6 +51,10 @@ class Scheduler {
 
   // Computes one step. False where nothing can be computed until a Submit, Cancel or Resume.
   bool Step();
+
+  // While nothing runs: gives the disk one idle sequence that it does not have. False where there is nothing
+  // to give, or something runs.
+  bool PersistIdle() { return idle() && slots_.PersistOne(); }
 
   // Ends everything with `status`.
   void FailAll(const absl::Status& status);
@@ -79,7 +85,8 @@ class Scheduler {
   bool MayBeLate() const;
   void CloseGaps();
   std::vector<Run*> Fillers(const std::vector<Run*>& decoding) const;
-  std::vector<TokenId> Guess(Run* run, uint32_t decoding, uint32_t spare);
+  std::vector<std::vector<TokenId>> Guesses(const std::vector<Run*>& decoding, uint32_t spare);
+  uint32_t GuessesWorth(const Run& run, uint32_t decoding, uint32_t spare) const;
   void AddDecodes();
   void AddPrefill(Run* run, uint32_t end);
   std::vector<Run*> PrefillOrder();
@@ -115,6 +122,7 @@ class Scheduler {
   std::vector<Part> parts_;
   EngineStats stats_;
   uint64_t step_ = 0;
+  double guess_ms_ = 0;     // making one guess, where the port makes them
   uint32_t gap_steps_ = 0;  // steps in a row whose streams had gaps between them
 };
 

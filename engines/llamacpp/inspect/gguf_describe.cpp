@@ -234,6 +234,8 @@ absl::StatusOr<ModelDescriptor> DescribeGguf(const std::vector<int>& fds,
   }
   if (out.architecture == "clip") {
     out.capabilities = {"projector"};
+  } else if (view.String("general.type").value_or("") == "adapter") {
+    out.capabilities = {"adapter"};
   } else {
     RUMBO_RETURN_IF_ERROR(Model(view, out));
   }

@@ -8,7 +8,11 @@
 
 namespace rumbo {
 
-LlamaPort::LlamaPort(LoadedModel* loaded) : loaded_(loaded), vocab_(llama_model_get_vocab(loaded->model)) {
+LlamaPort::LlamaPort(LoadedModel* loaded, Adapters* adapters, Speculation* speculation)
+    : loaded_(loaded),
+      adapters_(adapters),
+      speculation_(speculation),
+      vocab_(llama_model_get_vocab(loaded->model)) {
   const EngineSettings& s = loaded->settings;
   traits_.vocabulary = static_cast<uint32_t>(llama_vocab_n_tokens(vocab_));
   traits_.sequences = loaded->sequences;
@@ -19,6 +23,7 @@ LlamaPort::LlamaPort(LoadedModel* loaded) : loaded_(loaded), vocab_(llama_model_
   traits_.outputs = std::min(traits_.batch, outputs.value_or(loaded->sequences));
   traits_.unified = *s.kv_unified || loaded->sequences == 1;
   traits_.rewindable = !llama_model_is_recurrent(loaded->model) && !llama_model_is_hybrid(loaded->model);
+  traits_.rollback = llama_n_rs_seq(loaded->context);
   const int window = llama_model_n_swa(loaded->model);
   traits_.window = *s.swa_full || window < 0 ? 0 : static_cast<uint32_t>(window);
 
@@ -32,6 +37,44 @@ LlamaPort::LlamaPort(LoadedModel* loaded) : loaded_(loaded), vocab_(llama_model_
 
 DecodeResult LlamaPort::Decode(std::span<const BatchToken> batch) {
   RUMBO_CHECK(!batch.empty() && batch.size() <= traits_.batch);
+  kept_logits_.clear();
+  const bool mixed = std::any_of(batch.begin(), batch.end(), [&](const BatchToken& token) {
+    return token.adapters != batch.front().adapters;
+  });
+  return mixed ? DecodeMixed(batch) : DecodeSet(batch);
+}
+
+// A computation has one set of adapters: one for each set, with the logits kept.
+DecodeResult LlamaPort::DecodeMixed(std::span<const BatchToken> batch) {
+  std::vector<uint32_t> sets;
+  for (const BatchToken& token : batch) {
+    if (std::find(sets.begin(), sets.end(), token.adapters) == sets.end()) sets.push_back(token.adapters);
+  }
+  std::vector<std::vector<float>> kept(batch.size());
+  for (const uint32_t set : sets) {
+    std::vector<BatchToken> part;
+    std::vector<size_t> places;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (batch[i].adapters != set) continue;
+      part.push_back(batch[i]);
+      places.push_back(i);
+    }
+    // What was computed for the sets before cannot be undone.
+    const DecodeResult result = DecodeSet(part);
+    if (result != DecodeResult::kOk) return set == sets.front() ? result : DecodeResult::kFailed;
+    for (size_t k = 0; k < part.size(); ++k) {
+      if (!part[k].output) continue;
+      const float* logits = llama_get_logits_ith(loaded_->context, static_cast<int32_t>(k));
+      RUMBO_CHECK(logits != nullptr);
+      kept[places[k]].assign(logits, logits + traits_.vocabulary);
+    }
+  }
+  kept_logits_ = std::move(kept);
+  return DecodeResult::kOk;
+}
+
+DecodeResult LlamaPort::DecodeSet(std::span<const BatchToken> batch) {
+  adapters_->Apply(batch.front().adapters);
   for (size_t i = 0; i < batch.size(); ++i) {
     token_[i] = batch[i].token;
     position_[i] = batch[i].position;
@@ -48,12 +91,14 @@ DecodeResult LlamaPort::Decode(std::span<const BatchToken> batch) {
   const int32_t result = llama_decode(loaded_->context, raw);
   if (result == 0) {
     llama_synchronize(loaded_->context);
+    if (speculation_ != nullptr) speculation_->Decoded(batch);
     return DecodeResult::kOk;
   }
   return result == 1 ? DecodeResult::kNoRoom : DecodeResult::kFailed;
 }
 
 float* LlamaPort::Logits(size_t batch_index) {
+  if (!kept_logits_.empty()) return kept_logits_[batch_index].data();
   float* logits = llama_get_logits_ith(loaded_->context, static_cast<int32_t>(batch_index));
   RUMBO_CHECK(logits != nullptr);
   return logits;
@@ -64,6 +109,7 @@ bool LlamaPort::Copy(SequenceId from, SequenceId to) {
   llama_memory_seq_rm(memory, to, -1, -1);
   // Within one pool of cells this only counts them twice; between streams it copies their whole buffers.
   llama_memory_seq_cp(memory, from, to, -1, -1);
+  if (speculation_ != nullptr) speculation_->Copy(from, to);
   if (!*loaded_->settings.kv_unified || traits_.window == 0) return true;
   // Window cells that several sequences own are never given back when they leave the window, so each gets its
   // own.
@@ -73,6 +119,7 @@ bool LlamaPort::Copy(SequenceId from, SequenceId to) {
 
 bool LlamaPort::Truncate(SequenceId sequence, uint32_t length) {
   llama_memory_t memory = llama_get_memory(loaded_->context);
+  if (speculation_ != nullptr) speculation_->Truncate(sequence, length);
   if (length == 0) {
     llama_memory_seq_rm(memory, sequence, -1, -1);
     return true;

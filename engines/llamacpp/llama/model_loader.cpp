@@ -14,7 +14,9 @@
 #include "base/utf8.h"
 #include "engines/llamacpp/llama/llama_log.h"
 #include "engines/llamacpp/llama/settings_check.h"
+#include "engines/llamacpp/llama/tensor_placement.h"
 #include "engines/llamacpp/llama/tokenizer.h"
+#include "engines/llamacpp/llama/vector_mode.h"
 #include "llama.h"
 
 // libllama exports this but ships it in no public header: memory taken per buffer type. Equal in every pack.
@@ -172,9 +174,15 @@ bool OnProgress(float fraction, void* data) {
   return !state->cancelled;
 }
 
-llama_context_params ContextParams(const EngineSettings& s, uint32_t sequences) {
+llama_context_params ContextParams(const LoadedModel& loaded) {
+  const EngineSettings& s = loaded.settings;
+  const uint32_t sequences = loaded.sequences;
   llama_context_params params = llama_context_default_params();
   params.n_seq_max = sequences;
+  // Rows are pooled by whoever asks; only scores come from a head in the model.
+  params.embeddings = loaded.embeds;
+  if (loaded.embeds)
+    params.pooling_type = loaded.pooling == "rank" ? LLAMA_POOLING_TYPE_RANK : LLAMA_POOLING_TYPE_NONE;
   // Without a common pool libllama divides n_ctx evenly and each sequence gets its part.
   params.n_ctx = *s.kv_unified ? *s.context_total : *s.context_per_session * sequences;
   params.n_batch = *s.batch;
@@ -193,6 +201,9 @@ llama_context_params ContextParams(const EngineSettings& s, uint32_t sequences) 
   params.kv_unified = *s.kv_unified;
   params.no_perf = true;
   params.offload_kqv = true;
+  // So far back guesses can be taken out of a recurrent state.
+  const bool recurrent = llama_model_is_recurrent(loaded.model) || llama_model_is_hybrid(loaded.model);
+  if (recurrent) params.n_rs_seq = *s.draft_tokens;
   return params;
 }
 
@@ -239,16 +250,37 @@ void AttachThreads(LoadedModel* loaded) {
   llama_attach_threadpool(loaded->context, loaded->threadpool, loaded->threadpool_batch);
 }
 
+// The context is null where libllama could not make it.
+absl::Status InitContext(LoadedModel* loaded) {
+  const EngineSettings& s = loaded->settings;
+  RUMBO_ASSIGN_OR_RETURN(const uint32_t prefix_sequences, ExtraNumber(s, "prefix_sequences", 0, 0, 255));
+  const uint32_t wanted = loaded->embeds ? VectorSequences(loaded->model, s) : *s.sessions + prefix_sequences;
+  loaded->sequences = std::min<uint32_t>(wanted, static_cast<uint32_t>(llama_max_parallel_sequences()));
+  if (loaded->context != nullptr) llama_free(loaded->context);
+  loaded->context = llama_init_from_model(loaded->model, ContextParams(*loaded));
+  return absl::OkStatus();
+}
+
 absl::Status MakeContext(const LoadSpec& spec, LoadedModel* loaded) {
   const int trained = llama_model_n_ctx_train(loaded->model);
   const ModelLimits limits{.context_trained = static_cast<uint32_t>(std::max(0, trained)),
                            .usable_cpus = UsableCpus()};
   RUMBO_ASSIGN_OR_RETURN(loaded->settings, CompleteSettings(spec.settings, limits));
   EngineSettings& s = loaded->settings;
-  RUMBO_ASSIGN_OR_RETURN(const uint32_t prefix_sequences, ExtraNumber(s, "prefix_sequences", 0, 0, 255));
-  loaded->sequences = std::min<uint32_t>(*s.sessions + prefix_sequences,
-                                         static_cast<uint32_t>(llama_max_parallel_sequences()));
-  loaded->context = llama_init_from_model(loaded->model, ContextParams(s, loaded->sequences));
+  RUMBO_ASSIGN_OR_RETURN(const VectorMode mode, VectorModeOf(loaded->model, s));
+  loaded->embeds = mode.on;
+  loaded->pooling = mode.pooling;
+  const bool ubatch_given = spec.settings.ubatch.has_value();
+  if (mode.on) AdjustForVectors(false, ubatch_given, &s);
+  RUMBO_RETURN_IF_ERROR(InitContext(loaded));
+  // Encoders have no memory: they can do nothing but vectors, and see every input whole.
+  if (loaded->context != nullptr && llama_get_memory(loaded->context) == nullptr) {
+    const uint32_t computed = *s.ubatch;
+    const bool was_on = loaded->embeds;
+    loaded->embeds = true;
+    AdjustForVectors(true, ubatch_given, &s);
+    if (!was_on || computed != *s.ubatch) RUMBO_RETURN_IF_ERROR(InitContext(loaded));
+  }
   if (loaded->context == nullptr) {
     absl::Status status = LoadError(spec, "the context could not be made");
     if (ReasonOf(status) == Reason::kModelInvalid) {
@@ -265,6 +297,16 @@ absl::Status MakeContext(const LoadSpec& spec, LoadedModel* loaded) {
 }
 
 }  // namespace
+
+std::vector<MemoryItem> DraftMemory(const llama_context* context, bool with_weights) {
+  std::map<std::string, Bytes> sums;
+  for (const auto& [type, bytes] : llama_get_memory_breakdown(context)) {
+    sums[PoolName(type)] += bytes.context + bytes.compute + (with_weights ? bytes.model : 0);
+  }
+  std::vector<MemoryItem> items;
+  for (const auto& [pool, bytes] : sums) items.push_back({pool, "draft", bytes, "libllama"});
+  return items;
+}
 
 LoadedModel::~LoadedModel() {
   if (context != nullptr) llama_free(context);
@@ -317,6 +359,10 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, con
   if (devices.size() == 1) params.n_gpu_layers = 0;
   if (spec.settings.mmap)
     params.load_mode = *spec.settings.mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+  RUMBO_ASSIGN_OR_RETURN(const TensorPlacement placement,
+                         TensorPlacement::Make(spec.settings, devices.size() - 1));
+  placement.Apply(&params);
+  params.load_mtp = spec.settings.draft_tokens.value_or(0) > 0 && !spec.drafted_by_other;
   params.progress_callback = OnProgress;
   params.progress_callback_user_data = &state;
 

@@ -23,6 +23,7 @@ struct LoadSpec {
   // For backends other than cpu: names of ggml ("Vulkan0"), or numbers and UUIDs of a runtime whose
   // environment shows these devices alone, in this order. Memory is reported under the same words.
   std::vector<std::string> device_selectors;
+  bool drafted_by_other = false;  // a draft model guesses, not heads of this one
 };
 
 // A model with its context. Destroyed in the right order.
@@ -42,6 +43,8 @@ struct LoadedModel {
   std::string backend_variant;
   std::vector<int32_t> end_of_text;  // tokens that end an answer
   uint32_t sequences = 0;            // sessions and sequences kept for shared prefixes
+  bool embeds = false;               // loaded for vectors: makes no answers
+  std::string pooling;               // then: "mean", "cls", "last", "rank"; "" the request must say
 };
 
 // Progress of a load: 0 to 1, and the step. Returns false to give the load up.
@@ -56,6 +59,9 @@ using LoadProgressFn = std::function<bool(double fraction, const char* step)>;
 //   kResourceExhausted    kDoesNotFit: the memory could not be had.
 //   kCancelled            progress returned false.
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadSpec& spec, const LoadProgressFn& progress);
+
+// What a second context took beside the model's own, with the weights of its model or without, as "draft".
+std::vector<MemoryItem> DraftMemory(const llama_context* context, bool with_weights);
 
 // One token through the model, so that the first request does not pay for page faults and graph building. On
 // the thread that decodes, before any request; leaves no trace in the cache.

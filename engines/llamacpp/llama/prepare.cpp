@@ -149,12 +149,15 @@ absl::Status PrepareChat(const LoadedModel& model, const ChatTemplate* chat, con
 }  // namespace
 
 absl::StatusOr<Job> PrepareJob(const LoadedModel& model, const ChatTemplate* chat, GenerateRequest request) {
+  if (model.embeds) {
+    return Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing,
+                 "the model is loaded for vectors and makes no answers", "Use Embed or Rerank.");
+  }
   RUMBO_RETURN_IF_ERROR(ValidateSampling(request.sampling));
   const SamplingParams& sampling = request.sampling;
   std::vector<TokenId> biased;
   for (const auto& [token, bias] : sampling.logit_bias) biased.push_back(token);
   RUMBO_RETURN_IF_ERROR(CheckTokens(model, biased, "sampling.logit_bias"));
-  if (!request.adapters.empty()) return NotImplemented("adapters");
 
   Job job;
   job.stop = sampling.stop;
@@ -183,6 +186,7 @@ absl::StatusOr<std::string> RenderPrompt(const ChatTemplate* chat, const ChatInp
 
 std::vector<std::string> Capabilities(const LoadedModel& model, const ChatTemplate* chat) {
   std::vector<std::string> words;
+  if (model.embeds) return {model.pooling == "rank" ? "rerank" : "embed"};
   if (llama_model_has_decoder(model.model)) {
     words.push_back("generate");
     words.push_back("logprobs");

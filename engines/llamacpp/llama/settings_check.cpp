@@ -15,8 +15,9 @@ constexpr uint32_t kDefaultContext = 4096;
 constexpr Bytes kDefaultHostCache = 256 * kMiB;
 
 const std::set<std::string, std::less<>>& KnownExtras() {
-  static const std::set<std::string, std::less<>> known = {"ngram_draft", "outputs", "prefill_chunk",
-                                                           "prefix_sequences", "share_prefixes"};
+  static const std::set<std::string, std::less<>> known = {
+      "disk_cache_bytes", "draft_always",  "draft_optional",   "experts_on_host", "ngram_draft", "outputs",
+      "pooling",          "prefill_chunk", "prefix_sequences", "share_prefixes",  "tensor_split"};
   return known;
 }
 
@@ -75,6 +76,19 @@ absl::StatusOr<uint32_t> ExtraNumber(const EngineSettings& settings, const char*
   return value;
 }
 
+absl::StatusOr<Bytes> ExtraBytes(const EngineSettings& settings, const char* key) {
+  const auto it = settings.extra.find(key);
+  if (it == settings.extra.end()) return 0;
+  Bytes value = 0;
+  const char* end = it->second.data() + it->second.size();
+  const auto [stop, error] = std::from_chars(it->second.data(), end, value);
+  if (error != std::errc() || stop != end) {
+    return InvalidArgument("settings.extra." + std::string(key) + " is \"" + it->second +
+                           "\", must be a number of bytes");
+  }
+  return value;
+}
+
 absl::StatusOr<EngineSettings> CompleteSettings(const EngineSettings& asked, const ModelLimits& limits) {
   EngineSettings s = asked;
   for (const auto& [key, value] : s.extra) {
@@ -112,7 +126,10 @@ absl::StatusOr<EngineSettings> CompleteSettings(const EngineSettings& asked, con
   if (!s.kv_unified) s.kv_unified = false;
   if (!s.swa_full) s.swa_full = false;
   if (!s.host_cache_bytes) s.host_cache_bytes = kDefaultHostCache;
-  if (s.draft_tokens.value_or(0) > 0) return NotImplemented("settings.draft_tokens above 0");
+  RUMBO_RETURN_IF_ERROR(CheckRange("draft_tokens", s.draft_tokens, 0, 64));
+  if (!s.draft_tokens) s.draft_tokens = 0;
+
+  RUMBO_RETURN_IF_ERROR(ExtraBytes(s, "disk_cache_bytes").status());
 
   for (const auto& [key, fallback, low, high] :
        {std::tuple{"prefill_chunk", 512u, 1u, *s.batch},
@@ -122,7 +139,8 @@ absl::StatusOr<EngineSettings> CompleteSettings(const EngineSettings& asked, con
     s.extra[key] = std::to_string(value);
   }
   // Logits for one token of each sequence and for one answer's guesses: the compute buffer grows with it.
-  RUMBO_ASSIGN_OR_RETURN(const uint32_t guesses, ExtraNumber(s, "ngram_draft", 0, 0, 64));
+  RUMBO_ASSIGN_OR_RETURN(const uint32_t looked_up, ExtraNumber(s, "ngram_draft", 0, 0, 64));
+  const uint32_t guesses = std::max(looked_up, *s.draft_tokens);
   RUMBO_ASSIGN_OR_RETURN(const uint32_t prefixes, ExtraNumber(s, "prefix_sequences", 0, 0, kMaxSequences));
   const uint32_t least = std::min(*s.sessions + prefixes + guesses, *s.batch);
   RUMBO_ASSIGN_OR_RETURN(const uint32_t outputs, ExtraNumber(s, "outputs", least, 1, 65536));

@@ -20,4 +20,7 @@ absl::StatusOr<EngineSettings> CompleteSettings(const EngineSettings& asked, con
 absl::StatusOr<uint32_t> ExtraNumber(const EngineSettings& settings, const char* key, uint32_t fallback,
                                      uint32_t low, uint32_t high);
 
+// The number of bytes in settings.extra[key]; 0 where absent.
+absl::StatusOr<Bytes> ExtraBytes(const EngineSettings& settings, const char* key);
+
 }  // namespace rumbo

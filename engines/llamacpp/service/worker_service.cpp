@@ -12,14 +12,19 @@
 #include "engines/llamacpp/service/convert.h"
 #include "engines/llamacpp/service/load_call.h"
 #include "engines/worker_kit/grpc_status.h"
+#include "llama.h"
 
 namespace rumbo {
 namespace {
 
+// So long after the last answer, idle sequences go to the disk.
+constexpr std::chrono::milliseconds kIdle(300);
+
 // The scheduler's view of a client's stream.
 class StreamSink final : public GenerateSink {
  public:
-  explicit StreamSink(std::shared_ptr<TokenStream> stream) : stream_(std::move(stream)) {}
+  StreamSink(std::shared_ptr<TokenStream> stream, IdleSaver* saver)
+      : stream_(std::move(stream)), saver_(saver) {}
 
   void OnStarted(const StartedEvent& event) override {
     v1::Started started;
@@ -38,6 +43,7 @@ class StreamSink final : public GenerateSink {
   }
 
   void OnEnd(const absl::Status& status, const FinishedEvent* finished) override {
+    if (saver_ != nullptr) saver_->Touch();
     if (finished != nullptr) {
       stream_->End(ToProto(*finished));
     } else {
@@ -47,6 +53,7 @@ class StreamSink final : public GenerateSink {
 
  private:
   const std::shared_ptr<TokenStream> stream_;
+  IdleSaver* const saver_;
 };
 
 grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const absl::Status& status) {
@@ -66,6 +73,14 @@ absl::Status WorkerService::RequireLoaded() const {
                "Call Load first.");
 }
 
+absl::Status WorkerService::RequireVectors() const {
+  RUMBO_RETURN_IF_ERROR(RequireLoaded());
+  if (embeds_ != nullptr) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing,
+               "the model is loaded to make answers, not vectors",
+               "Unload it and load it with a pooling (`rumbo load NAME --pooling mean`).");
+}
+
 // ---- Load ----
 
 grpc::ServerWriteReactor<engine::v1::LoadResponse>* WorkerService::Load(
@@ -80,22 +95,17 @@ absl::StatusOr<engine::v1::LoadedInfo> WorkerService::DoLoad(const engine::v1::L
   spec.files.assign(request.files().begin(), request.files().end());
   spec.settings = FromProto(request.settings());
   spec.backend = request.backend();
+  spec.drafted_by_other = !request.draft_files().empty();
   spec.device_selectors.assign(request.device_selectors().begin(), request.device_selectors().end());
   RUMBO_ASSIGN_OR_RETURN(model_, LoadModel(spec, progress));
   RUMBO_ASSIGN_OR_RETURN(chat_template_, ChatTemplate::Make(model_->model, request.chat_template()));
-  port_ = std::make_unique<LlamaPort>(model_.get());
+  if (model_->embeds) {
+    embeds_ = std::make_unique<EmbedService>(model_.get(), &loop_);
+  } else {
+    RUMBO_RETURN_IF_ERROR(MakeScheduler(request));
+  }
 
   const EngineSettings& s = model_->settings;
-  SchedulerOptions options;
-  options.sessions = *s.sessions;
-  options.context_per_session = *s.context_per_session;
-  RUMBO_ASSIGN_OR_RETURN(options.prefill_chunk, ExtraNumber(s, "prefill_chunk", 512, 1, *s.batch));
-  RUMBO_ASSIGN_OR_RETURN(const uint32_t share, ExtraNumber(s, "share_prefixes", 1, 0, 1));
-  options.share_prefixes = share != 0;
-  RUMBO_ASSIGN_OR_RETURN(options.draft_tokens, ExtraNumber(s, "ngram_draft", 0, 0, 64));
-  options.host_cache_bytes = *s.host_cache_bytes;
-  loop_.Adopt(std::make_unique<Scheduler>(port_.get(), &clock_, options));
-
   engine::v1::LoadedInfo info;
   info.set_engine_version(model_->engine_version);
   info.set_backend_variant(model_->backend_variant);
@@ -120,6 +130,62 @@ absl::StatusOr<engine::v1::LoadedInfo> WorkerService::DoLoad(const engine::v1::L
   info.set_load_ms(std::chrono::duration<double, std::milli>(clock_.Now() - begin).count());
   loaded_.store(true, std::memory_order_release);
   return info;
+}
+
+// Null where there is no folder, no quota, or no use of the folder; a cache is never a reason not to load.
+std::unique_ptr<DiskCache> WorkerService::OpenDisk(const engine::v1::LoadRequest& request) const {
+  const EngineSettings& s = model_->settings;
+  const auto quota = ExtraBytes(s, "disk_cache_bytes");
+  if (request.cache_dir().empty() || request.model_sha256().empty() || !quota.ok() || *quota == 0)
+    return nullptr;
+  DiskCache::Options options;
+  options.folder = request.cache_dir();
+  options.max_bytes = *quota;
+  // Whatever makes the state of one engine unreadable, or wrong, for another.
+  options.fingerprint = request.model_sha256() + "|" + model_->engine_version + "|" + s.kv_type_k + "|" +
+                        s.kv_type_v + "|" + s.flash_attention + "|" + (*s.swa_full ? "full" : "window");
+  auto disk = DiskCache::Open(std::move(options));
+  if (disk.ok()) return *std::move(disk);
+  std::fprintf(stderr, "no cache on disk: %s\n", MessageOf(disk.status()).c_str());
+  return nullptr;
+}
+
+absl::Status WorkerService::MakeScheduler(const engine::v1::LoadRequest& request) {
+  const EngineSettings& s = model_->settings;
+  std::vector<Adapters::File> files;
+  for (const auto& file : request.adapters()) files.push_back({file.name(), file.file(), file.sha256()});
+  adapters_ = std::make_unique<Adapters>(model_.get(), std::move(files));
+  uint32_t drafts = s.draft_tokens.value_or(0);
+  if (drafts > 0) {
+    const std::vector<std::string> draft(request.draft_files().begin(), request.draft_files().end());
+    auto made = Speculation::Make(model_.get(), draft, drafts);
+    const bool optional = s.extra.contains("draft_optional");
+    if (!made.ok() && !optional) return made.status();
+    if (made.ok()) {
+      speculation_ = *std::move(made);
+      for (const MemoryItem& item : speculation_->memory()) model_->memory.push_back(item);
+    } else {
+      std::fprintf(stderr, "no guesses ahead: %s\n", MessageOf(made.status()).c_str());
+      model_->settings.draft_tokens = drafts = 0;
+    }
+  }
+  port_ = std::make_unique<LlamaPort>(model_.get(), adapters_.get(), speculation_.get());
+  SchedulerOptions options;
+  options.sessions = *s.sessions;
+  options.context_per_session = *s.context_per_session;
+  RUMBO_ASSIGN_OR_RETURN(options.prefill_chunk, ExtraNumber(s, "prefill_chunk", 512, 1, *s.batch));
+  RUMBO_ASSIGN_OR_RETURN(const uint32_t share, ExtraNumber(s, "share_prefixes", 1, 0, 1));
+  options.share_prefixes = share != 0;
+  RUMBO_ASSIGN_OR_RETURN(options.draft_tokens, ExtraNumber(s, "ngram_draft", 0, 0, 64));
+  options.draft_tokens = std::max(options.draft_tokens, drafts);
+  RUMBO_ASSIGN_OR_RETURN(const uint32_t always, ExtraNumber(s, "draft_always", 0, 0, 1));
+  options.draft_always = always != 0;
+  options.host_cache_bytes = *s.host_cache_bytes;
+  disk_ = OpenDisk(request);
+  options.disk = disk_.get();
+  if (disk_) saver_ = std::make_unique<IdleSaver>(&loop_, kIdle);
+  loop_.Adopt(std::make_unique<Scheduler>(port_.get(), &clock_, options));
+  return absl::OkStatus();
 }
 
 // ---- Generate ----
@@ -163,12 +229,32 @@ absl::Status WorkerService::StartAnswer(const engine::v1::GenerateRequest& reque
       return InvalidArgument("input is missing: give a prompt, tokens or messages");
   }
   const Clock::TimePoint submitted = clock_.Now();
+  Adapters::Wanted wanted = plain.adapters;
+  std::string adapter_key;
+  if (!wanted.empty() && adapters_ != nullptr) {
+    RUMBO_ASSIGN_OR_RETURN(adapter_key, adapters_->KeyOf(wanted));
+  }
   RUMBO_ASSIGN_OR_RETURN(Job job, PrepareJob(*model_, chat_template_.get(), std::move(plain)));
+  if (!adapter_key.empty()) job.cache_key += "\x1f" + adapter_key;
   job.id = id;
   job.submitted = submitted;
-  job.sink = std::make_shared<StreamSink>(stream);
-  loop_.Submit(std::move(job));
+  job.sink = std::make_shared<StreamSink>(stream, saver_.get());
+  if (wanted.empty()) {
+    loop_.Submit(std::move(job));
+  } else {
+    SubmitWithAdapters(std::move(job), std::move(wanted));
+  }
   return absl::OkStatus();
+}
+
+// Adapters are read on the loop's thread, where a first use blocks for as long as that takes.
+void WorkerService::SubmitWithAdapters(Job job, Adapters::Wanted wanted) {
+  loop_.Run([this, wanted = std::move(wanted), moved = std::make_shared<Job>(std::move(job))] {
+    const absl::StatusOr<uint32_t> set = adapters_->SetOf(wanted);
+    if (!set.ok()) return moved->sink->OnEnd(set.status(), nullptr);
+    moved->adapters = *set;
+    loop_.scheduler()->Submit(std::move(*moved));
+  });
 }
 
 // ---- The rest ----
@@ -181,7 +267,7 @@ grpc::ServerUnaryReactor* WorkerService::Tokenize(grpc::CallbackServerContext* c
   if (!tokens.ok()) return Reply(context, tokens.status());
   for (const TokenId token : *tokens) {
     response->add_ids(token);
-    response->add_pieces(port_->Piece(token, true));
+    response->add_pieces(TokenPiece(llama_model_get_vocab(model_->model), token, true));
   }
   return Reply(context, absl::OkStatus());
 }
@@ -211,21 +297,33 @@ grpc::ServerUnaryReactor* WorkerService::ApplyTemplate(grpc::CallbackServerConte
 }
 
 grpc::ServerUnaryReactor* WorkerService::Embed(grpc::CallbackServerContext* context,
-                                               const engine::v1::EmbedRequest*, engine::v1::EmbedResponse*) {
-  return Reply(context, NotImplemented("Embed"));
+                                               const engine::v1::EmbedRequest* request,
+                                               engine::v1::EmbedResponse* response) {
+  if (absl::Status status = RequireVectors(); !status.ok()) return Reply(context, status);
+  return embeds_->Embed(*request, response);
 }
 
 grpc::ServerUnaryReactor* WorkerService::Rerank(grpc::CallbackServerContext* context,
-                                                const engine::v1::RerankRequest*,
-                                                engine::v1::RerankResponse*) {
-  return Reply(context, NotImplemented("Rerank"));
+                                                const engine::v1::RerankRequest* request,
+                                                engine::v1::RerankResponse* response) {
+  if (absl::Status status = RequireVectors(); !status.ok()) return Reply(context, status);
+  return embeds_->Rerank(*request, response);
 }
 
 grpc::ServerUnaryReactor* WorkerService::GetStats(grpc::CallbackServerContext* context,
                                                   const engine::v1::GetStatsRequest*,
                                                   engine::v1::GetStatsResponse* response) {
   if (absl::Status status = RequireLoaded(); !status.ok()) return Reply(context, status);
-  ToProto(loop_.stats(), response);
+  EngineStats stats = loop_.stats();
+  if (embeds_ != nullptr) stats.prompt_tokens = embeds_->tokens();
+  ToProto(stats, response);
+  if (disk_) {
+    const DiskCache::Stats disk = disk_->stats();
+    response->set_disk_cache_bytes(disk.bytes);
+    response->set_disk_cache_loads(disk.loaded);
+    response->set_disk_cache_writes(disk.written);
+    response->set_disk_cache_failures(disk.failed + disk.deleted);
+  }
   return Reply(context, absl::OkStatus());
 }
 

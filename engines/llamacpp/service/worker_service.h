@@ -5,8 +5,12 @@
 #include <mutex>
 
 #include "engines/llamacpp/core/decode_loop.h"
+#include "engines/llamacpp/llama/adapters.h"
 #include "engines/llamacpp/llama/chat_template.h"
 #include "engines/llamacpp/llama/model_loader.h"
+#include "engines/llamacpp/llama/speculation.h"
+#include "engines/llamacpp/service/embed_service.h"
+#include "engines/llamacpp/service/idle_saver.h"
 #include "engines/worker_kit/token_stream.h"
 #include "rumbo/engine/v1/engine.grpc.pb.h"
 
@@ -50,7 +54,11 @@ class WorkerService final : public engine::v1::EngineService::CallbackService {
   // On the decode loop's thread.
   absl::StatusOr<engine::v1::LoadedInfo> DoLoad(const engine::v1::LoadRequest& request,
                                                 const LoadProgressFn& progress);
+  absl::Status MakeScheduler(const engine::v1::LoadRequest& request);
+  std::unique_ptr<DiskCache> OpenDisk(const engine::v1::LoadRequest& request) const;
   absl::Status RequireLoaded() const;
+  absl::Status RequireVectors() const;
+  void SubmitWithAdapters(Job job, Adapters::Wanted wanted);
   absl::Status StartAnswer(const engine::v1::GenerateRequest& request, uint64_t id,
                            const std::shared_ptr<TokenStream>& stream);
 
@@ -59,8 +67,13 @@ class WorkerService final : public engine::v1::EngineService::CallbackService {
   std::atomic<uint64_t> next_id_{1};
   // Written before loaded_ becomes true, constant after.
   std::unique_ptr<LoadedModel> model_;
-  std::unique_ptr<ModelPort> port_;
+  std::unique_ptr<Adapters> adapters_;
+  std::unique_ptr<Speculation> speculation_;
+  std::unique_ptr<ModelPort> port_;       // answers
+  std::unique_ptr<EmbedService> embeds_;  // or vectors; one of the two
   std::unique_ptr<ChatTemplate> chat_template_;
+  std::unique_ptr<DiskCache> disk_;
+  std::unique_ptr<IdleSaver> saver_;  // with disk_
   SteadyClock clock_;
   DecodeLoop loop_;  // last: stops before the model goes
 };

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rumbo/error.h"
@@ -47,6 +48,7 @@ struct RequestOptions {
   Contract contract;
   std::optional<int64_t> keep_alive_s;
   std::string idempotency_key;
+  std::vector<std::pair<std::string, float>> adapters;  // LoRA adapters by name, with their scale
 };
 
 struct ToolCall {

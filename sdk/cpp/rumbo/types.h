@@ -183,7 +183,10 @@ struct PlanOverrides {
   std::optional<uint32_t> gpu_layers;
   bool force = false;
   std::string variant;
-  std::string build;  // of the engine: "native", "prebuilt"
+  std::string build;    // of the engine: "native", "prebuilt"
+  std::string pooling;  // "mean", "cls", "last": load for embeddings; "": what the model is made for
+  std::optional<uint32_t> draft_tokens;
+  std::string draft_model;  // a smaller stored model of the same vocabulary that guesses ahead
 };
 
 struct PlanRequest {

@@ -128,9 +128,9 @@ def explain(id: str) -> Call[types.Explanation]:
     return _call("PlanService", "Explain", lambda m: from_wire(types.Explanation, m), id=id)
 
 
-def embed(name: str, inputs: Sequence[str], dimensions: int) -> Call[list[list[float]]]:
+def embed(name: str, inputs: Sequence[str], dimensions: int, pooling: str) -> Call[list[list[float]]]:
     return _call("InferenceService", "Embed", lambda m: [list(e.values) for e in m.embeddings], None, model=name,
-                 inputs=list(inputs), dimensions=dimensions)
+                 inputs=list(inputs), dimensions=dimensions, pooling=pooling)
 
 
 def rerank(name: str, query: str, documents: Sequence[str], top_n: int) -> Call[list[types.RerankResult]]:
@@ -147,6 +147,8 @@ def detokenize(name: str, ids: Iterable[int]) -> Call[str]:
 
 
 def _finish_text_request(call: Call[Any], sampling: Optional[types.Sampling], app: str, options: dict[str, Any]) -> Call[Any]:
+    for adapter, scale in (options.pop("adapters", None) or {}).items():
+        call.request.options.adapters.add(name=adapter, scale=scale)
     chosen = dataclasses.replace(sampling) if sampling is not None else types.Sampling()
     for name, value in options.items():
         if name not in types.Sampling.__dataclass_fields__:

@@ -229,7 +229,8 @@ class AsyncClient:
     def chat(self, model: str, messages: Union[str, Sequence[_calls.Turn]], *, tools: Sequence[types.Tool] = (),
              sampling: Optional[types.Sampling] = None, timeout: Optional[float] = None,
              **options: Any) -> AsyncTextStream:
-        """Answers a conversation, or one question given as text. `options` are fields of Sampling."""
+        """Answers a conversation, or one question given as text. `options` are fields of Sampling, and `adapters`: LoRA
+        adapters by name, with their scale."""
         return self._text(_calls.chat(model, messages, tools, sampling, self._app, options), timeout)
 
     async def chat_as(self, model: str, messages: Union[str, Sequence[_calls.Turn]], shape: Any, *,
@@ -245,13 +246,14 @@ class AsyncClient:
 
     def generate(self, model: str, prompt: str, *, sampling: Optional[types.Sampling] = None,
                  timeout: Optional[float] = None, **options: Any) -> AsyncTextStream:
-        """Continues a text. `options` are fields of Sampling."""
+        """Continues a text. `options` as for chat()."""
         return self._text(_calls.generate(model, prompt, sampling, self._app, options), timeout)
 
-    async def embed(self, model: str, inputs: Sequence[str], *, dimensions: int = 0,
+    async def embed(self, model: str, inputs: Sequence[str], *, dimensions: int = 0, pooling: str = "",
                     timeout: Optional[float] = None) -> list[list[float]]:
-        """One vector for each input."""
-        return await self._unary(_calls.embed(model, inputs, dimensions), timeout)
+        """One vector for each input: with `dimensions` so many values of each, at unit length. A `pooling` ("mean", "cls",
+        "last") makes vectors with a model that is made to answer, too."""
+        return await self._unary(_calls.embed(model, inputs, dimensions, pooling), timeout)
 
     async def rerank(self, model: str, query: str, documents: Sequence[str], *, top_n: int = 0,
                      timeout: Optional[float] = None) -> list[types.RerankResult]:

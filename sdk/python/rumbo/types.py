@@ -238,6 +238,11 @@ class PlanOverrides:
     gpu_layers: Optional[int] = None
     force: bool = False
     variant: str = ""
+    pooling: str = ""
+    """"mean", "cls", "last": load for embeddings, also a model that is made to answer."""
+    draft_tokens: Optional[int] = None
+    draft_model: str = ""
+    """A smaller stored model of the same vocabulary that guesses ahead."""
 
 
 @dataclass(slots=True)
