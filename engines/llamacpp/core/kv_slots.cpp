@@ -19,8 +19,8 @@ constexpr uint32_t kMarkDistance = 512;
 KvSlots::KvSlots(ModelPort* port, uint64_t host_bytes, DiskCache* disk)
     : port_(port),
       disk_(disk),
-      host_(host_bytes / 2, disk),
-      max_checkpoint_bytes_(host_bytes / 2),
+      host_(NeedsMarks() ? host_bytes / 2 : host_bytes, disk),
+      max_checkpoint_bytes_(host_bytes - host_.max_bytes()),
       slots_(port->traits().sequences) {}
 
 bool KvSlots::NeedsMarks() const { return !port_->traits().rewindable || port_->traits().window > 0; }
@@ -113,7 +113,8 @@ CachedSequence KvSlots::StateOf(SequenceId sequence) const {
 
 void KvSlots::SaveToHost(SequenceId sequence) {
   const Slot& slot = slots_[Index(sequence)];
-  if (host_.max_bytes() == 0 || slot.tokens.size() < kMinRestore) return;
+  // What was only just copied there is elsewhere too.
+  if (host_.max_bytes() == 0 || slot.tokens.size() < kMinRestore || slot.copied_to) return;
   HostCache::Entry entry;
   static_cast<CachedSequence&>(entry) = StateOf(sequence);
   entry.persisted = slot.persisted;
@@ -124,7 +125,7 @@ bool KvSlots::PersistOne() {
   if (disk_ == nullptr) return false;
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
-    if (slot.state != State::kRetained || slot.persisted) continue;
+    if (slot.state != State::kRetained || slot.persisted || slot.copied_to) continue;
     slot.persisted = true;
     if (slot.tokens.size() < kMinRestore || disk_->Holds(slot.key, slot.tokens)) continue;
     disk_->Put(StateOf(static_cast<SequenceId>(i)));
@@ -138,7 +139,14 @@ void KvSlots::MakeFree(SequenceId sequence, bool to_host) {
   Slot& slot = slots_[Index(sequence)];
   port_->Truncate(sequence, 0);
   DropMarks(&slot, 0);
+  const bool copied_from = slot.copied_from, copied_to = slot.copied_to;
   slot = Slot();
+  slot.copied_from = copied_from;
+  slot.copied_to = copied_to;
+}
+
+void KvSlots::Decoded() {
+  for (Slot& slot : slots_) slot.copied_from = slot.copied_to = false;
 }
 
 bool KvSlots::EvictOne() {
@@ -190,6 +198,13 @@ bool KvSlots::CutBack(SequenceId sequence, const std::deque<Mark>& marks, uint32
   return port_->Truncate(sequence, length);
 }
 
+bool KvSlots::CopyNow(SequenceId from, SequenceId to) {
+  if (port_->traits().unified) return port_->Copy(from, to);
+  const SequenceState state = port_->Save(from, false);
+  port_->Truncate(to, 0);
+  return !state.bytes.empty() && port_->Restore(to, state, false);
+}
+
 uint32_t KvSlots::Install(const Source& source, SequenceId target) {
   Slot& slot = slots_[Index(target)];
   bool held = false;
@@ -203,8 +218,13 @@ uint32_t KvSlots::Install(const Source& source, SequenceId target) {
         source.length == slot.tokens.size() || CutBack(target, slot.marks, source.length, source.from_mark);
     if (held) slot.tokens.resize(source.length);
   } else {
-    const Slot& from = slots_[Index(source.sequence)];
-    held = port_->Copy(source.sequence, target);
+    Slot& from = slots_[Index(source.sequence)];
+    if (source.from_mark) {
+      held = CopyNow(source.sequence, target);
+    } else {
+      held = port_->Copy(source.sequence, target);
+      from.copied_from = slot.copied_to = !port_->traits().unified;
+    }
     if (held && source.length < from.tokens.size()) {
       held = CutBack(target, from.marks, source.length, source.from_mark);
     }
@@ -216,6 +236,14 @@ uint32_t KvSlots::Install(const Source& source, SequenceId target) {
   }
   DropMarks(&slot, static_cast<uint32_t>(slot.tokens.size()));
   return static_cast<uint32_t>(slot.tokens.size());
+}
+
+// Copies that wait for the next Decode would go over what is restored now, or take it along.
+bool KvSlots::CanInstall(const Source& source, SequenceId target) const {
+  const bool restores = source.entry != nullptr || source.from_mark;
+  const Slot& slot = slots_[Index(target)];
+  if (restores && (slot.copied_from || slot.copied_to)) return false;
+  return !source.from_mark || source.sequence == target || !slots_[Index(source.sequence)].copied_to;
 }
 
 std::optional<KvSlots::Lease> KvSlots::Acquire(const std::string& key, const std::vector<TokenId>& prompt,
@@ -240,6 +268,7 @@ std::optional<KvSlots::Lease> KvSlots::Acquire(const std::string& key, const std
     SaveToHost(target);
   // Evicting may have moved entries of the host cache about.
   if (source.entry != nullptr) source = BestSource(key, prompt, target);
+  if (!CanInstall(source, target)) source = {};
 
   Slot& slot = slots_[Index(target)];
   slot.state = State::kLive;
@@ -259,7 +288,8 @@ uint32_t KvSlots::Improve(SequenceId sequence, const std::vector<TokenId>& promp
   Slot& slot = slots_[Index(sequence)];
   RUMBO_CHECK(slot.state == State::kLive);
   const Source source = BestSource(slot.key, prompt, sequence);
-  if (source.length < slot.tokens.size() + kMinCopy) return static_cast<uint32_t>(slot.tokens.size());
+  if (source.length < slot.tokens.size() + kMinCopy || !CanInstall(source, sequence))
+    return static_cast<uint32_t>(slot.tokens.size());
   if (source.sequence >= 0) slots_[Index(source.sequence)].last_used = ++tick_;
   return Install(source, sequence);
 }
@@ -317,9 +347,15 @@ bool KvSlots::Move(SequenceId from, SequenceId to) {
   Slot& source = slots_[Index(from)];
   Slot& target = slots_[Index(to)];
   RUMBO_CHECK(source.state == State::kLive && target.state != State::kLive);
+  if (source.copied_from || source.copied_to || target.copied_from || target.copied_to) return false;
   SequenceState displaced;
   if (target.state == State::kRetained) displaced = port_->Save(to, false);
-  if (!port_->Copy(from, to)) return false;
+  if (!CopyNow(from, to)) {
+    // What was retained there is gone.
+    DropMarks(&target, 0);
+    target = Slot();
+    return false;
+  }
   port_->Truncate(from, 0);
   if (target.state == State::kRetained && !port_->Restore(from, displaced, false)) {
     DropMarks(&target, 0);

@@ -21,8 +21,8 @@ namespace rumbo {
 // Threading: the decode loop's thread only. Ownership: borrows the port.
 class KvSlots {
  public:
-  // At most `host_bytes` of host memory for states and checkpoints, half for each. What has no room there
-  // goes to `disk`, which may be null.
+  // At most `host_bytes` of host memory for states and, where the model needs them, checkpoints: half for
+  // each. What has no room there goes to `disk`, which may be null.
   KvSlots(ModelPort* port, uint64_t host_bytes, DiskCache* disk = nullptr);
 
   struct Lease {
@@ -55,6 +55,9 @@ class KvSlots {
   // O(state).
   bool PersistOne();
 
+  // A Decode was made: copies between streams are there now.
+  void Decoded();
+
   // Drops the retained slot that is cheapest to lose. False where there is none.
   bool EvictOne();
 
@@ -80,10 +83,12 @@ class KvSlots {
     State state = State::kFree;
     std::string key;
     std::vector<TokenId> tokens;
-    std::deque<Mark> marks;  // checkpoints, shortest first
-    uint32_t need = 0;       // live: tokens it may grow to
-    uint64_t last_used = 0;  // ticks
-    bool persisted = false;  // retained: the disk has it, or nothing is to be had from it
+    std::deque<Mark> marks;    // checkpoints, shortest first
+    uint32_t need = 0;         // live: tokens it may grow to
+    uint64_t last_used = 0;    // ticks
+    bool persisted = false;    // retained: the disk has it, or nothing is to be had from it
+    bool copied_from = false;  // since the last Decode, to another stream
+    bool copied_to = false;
   };
   // Where a beginning of a prompt can be had: a sequence, perhaps with a checkpoint of it, or host memory.
   struct Source {
@@ -100,7 +105,10 @@ class KvSlots {
   Source BestSource(const std::string& key, const std::vector<TokenId>& prompt, SequenceId except);
   // Makes `target` hold what the source has. Returns the tokens it holds then.
   uint32_t Install(const Source& source, SequenceId target);
+  // Copies what the sequence holds by way of host memory, at once.
+  bool CopyNow(SequenceId from, SequenceId to);
   bool CutBack(SequenceId sequence, const std::deque<Mark>& marks, uint32_t length, bool from_mark);
+  bool CanInstall(const Source& source, SequenceId target) const;
   // A slot to put a new request in that is not `except`; evicts where needed. -1: none.
   SequenceId TakeSlot(SequenceId except);
   SequenceId CheapestRetained(SequenceId except) const;

@@ -80,7 +80,8 @@ class ModelPort {
   virtual float* Logits(size_t batch_index) = 0;
 
   // Makes `to` (emptied first) hold what `from` holds. Returns false where the memory cannot do that; `to` is
-  // then empty.
+  // then empty. Between separate streams the cells are copied at the start of the next Decode only: until
+  // then `to` must not be saved and neither of the two restored.
   virtual bool Copy(SequenceId from, SequenceId to) = 0;
 
   // Forgets all but the first `length` tokens. The caller has checked rewindable and the window, or restored

@@ -162,6 +162,7 @@ void Scheduler::Admit() {
 
 bool Scheduler::TryAdmit(Job* job) {
   const uint32_t need = Need(*job);
+  if (!options_.share_prefixes) job->cache_key = std::to_string(job->id);
   const auto lease = slots_.Acquire(job->cache_key, job->prompt, need);
   if (!lease) return false;
   auto run = std::make_unique<Run>(std::move(*job));
@@ -500,6 +501,7 @@ bool Scheduler::ComputeBatch() {
   if (batch_.empty()) return false;
   const Clock::TimePoint begin = clock_->Now();
   const DecodeResult result = port_->Decode(batch_);
+  slots_.Decoded();
   if (result == DecodeResult::kOk) {
     Account(Millis(begin, clock_->Now()));
     for (const Part& part : parts_) TakePart(part);

@@ -20,11 +20,11 @@ struct SchedulerOptions {
   uint32_t context_per_session = 0;  // tokens of prompt and answer each is guaranteed
   uint32_t prefill_chunk = 512;      // most prompt tokens per step
   uint32_t max_waiting = 4096;       // requests in the queue; more are refused
-  bool share_prefixes = true;
-  uint32_t draft_tokens = 0;      // most tokens guessed per answer and step, from what was said before
-  bool draft_always = false;      // also where guesses cost more than they give: to measure them
-  uint64_t host_cache_bytes = 0;  // host memory for states that leave the KV cache
-  DiskCache* disk = nullptr;      // for those that leave host memory, and for what is idle
+  bool share_prefixes = true;        // off: nothing is ever reused, not even a conversation's own beginning
+  uint32_t draft_tokens = 0;         // most tokens guessed per answer and step, from what was said before
+  bool draft_always = false;         // also where guesses cost more than they give: to measure them
+  uint64_t host_cache_bytes = 0;     // host memory for states that leave the KV cache
+  DiskCache* disk = nullptr;         // for those that leave host memory, and for what is idle
 };
 
 // Runs many answers over one model by continuous batching: each step computes one token for every running

@@ -101,15 +101,43 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Make(const llama_mod
     auto caps = common_chat_templates_get_caps(made->templates_.get());
     made->supports_tools_ = caps["supports_tools"] && caps["supports_tool_calls"];
     made->supports_thinking_ = common_chat_templates_support_enable_thinking(made->templates_.get());
+    made->plain_ = made->AnswersArePlain();
   } catch (const std::exception& e) {
     return InvalidArgument(std::string("the chat template cannot be used: ") + SanitizeUtf8(e.what()));
   }
   return made;
 }
 
+// Asked once: libllama-common finds out how a template writes calls and reasoning by rendering it in many
+// ways, which takes milliseconds.
+bool ChatTemplate::AnswersArePlain() const {
+  if (supports_thinking_) return false;
+  common_chat_templates_inputs inputs;
+  common_chat_msg message;
+  message.role = "user";
+  message.content = "Hello.";
+  inputs.messages.push_back(message);
+  inputs.use_jinja = true;
+  inputs.now = std::chrono::system_clock::time_point();
+  inputs.reasoning_format = COMMON_REASONING_FORMAT_AUTO;
+  try {
+    const common_chat_params full = common_chat_templates_apply(templates_.get(), inputs);
+    inputs.force_pure_content = true;
+    const common_chat_params pure = common_chat_templates_apply(templates_.get(), inputs);
+    return full.prompt == pure.prompt && !full.supports_thinking && full.thinking_end_tags.empty() &&
+           full.grammar.empty() && full.grammar_triggers.empty() && full.additional_stops.empty() &&
+           full.preserved_tokens.empty();
+  } catch (const std::exception&) {
+    return false;  // a template that wants more than this; each request is analysed
+  }
+}
+
 absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatInput& chat,
                                                   const SamplingParams& sampling) const {
-  RUMBO_ASSIGN_OR_RETURN(const common_chat_templates_inputs inputs, Convert(chat, sampling));
+  RUMBO_ASSIGN_OR_RETURN(common_chat_templates_inputs inputs, Convert(chat, sampling));
+  inputs.force_pure_content = plain_ &&
+                              (inputs.tools.empty() || inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_NONE) &&
+                              inputs.json_schema.empty() && !chat.continue_final_message;
   if (!inputs.tools.empty() && inputs.tool_choice != COMMON_CHAT_TOOL_CHOICE_NONE && !supports_tools_) {
     return Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing,
                  "the model's chat template knows no tools",

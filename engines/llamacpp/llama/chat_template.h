@@ -39,6 +39,7 @@ class ChatTemplate {
 
  private:
   ChatTemplate() = default;
+  bool AnswersArePlain() const;
 
   struct Deleter {
     void operator()(common_chat_templates* templates) const;
@@ -46,6 +47,8 @@ class ChatTemplate {
   std::unique_ptr<common_chat_templates, Deleter> templates_;
   bool supports_tools_ = false;
   bool supports_thinking_ = false;
+  // Without tools an answer is nothing but its text, and the template need not be analysed for each request.
+  bool plain_ = false;
 };
 
 }  // namespace rumbo

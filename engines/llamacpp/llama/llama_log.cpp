@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "llama.h"
+#include "log.h"
 
 namespace rumbo {
 namespace {
@@ -25,7 +26,11 @@ void OnLog(ggml_log_level level, const char* text, void*) {
 
 }  // namespace
 
-void InstallLog() { llama_log_set(OnLog, nullptr); }
+void InstallLog() {
+  llama_log_set(OnLog, nullptr);
+  // libllama-common's own log warns once for each conversation.
+  common_log_set_verbosity_thold(LOG_LEVEL_ERROR);
+}
 
 std::string TakeLogLines() {
   const std::lock_guard lock(g_mutex);

@@ -43,6 +43,7 @@ class FakePort final : public ModelPort {
   DecodeResult Decode(std::span<const BatchToken> batch) override {
     RUMBO_CHECK(batch.size() <= traits_.batch);
     ++decodes;
+    waiting_.clear();
     passes += Passes(batch);
     if (on_decode) on_decode(batch);
     batch_sizes.push_back(batch.size());
@@ -84,6 +85,7 @@ class FakePort final : public ModelPort {
 
   bool Copy(SequenceId from, SequenceId to) override {
     ++copies;
+    if (!traits_.unified) waiting_.emplace_back(from, to);
     held_[Index(to)] = held_[Index(from)];
     oldest_[Index(to)] = oldest_[Index(from)];
     state_at_[Index(to)] = state_at_[Index(from)];
@@ -114,6 +116,7 @@ class FakePort final : public ModelPort {
 
   SequenceState Save(SequenceId sequence, bool only_window) override {
     ++saves;
+    for (const auto& [from, to] : waiting_) RUMBO_CHECK(to != sequence);
     SequenceState state;
     const auto put = [&](int64_t value) {
       const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
@@ -130,6 +133,7 @@ class FakePort final : public ModelPort {
 
   bool Restore(SequenceId sequence, const SequenceState& state, bool only_window) override {
     ++restores;
+    for (const auto& [from, to] : waiting_) RUMBO_CHECK(from != sequence && to != sequence);
     std::vector<int64_t> values(state.bytes.size() / sizeof(int64_t));
     std::copy(state.bytes.begin(), state.bytes.end(), reinterpret_cast<uint8_t*>(values.data()));
     RUMBO_CHECK(values.size() >= 2);
@@ -181,6 +185,7 @@ class FakePort final : public ModelPort {
   PortTraits traits_;
   std::vector<std::vector<TokenId>> held_;
   std::vector<int32_t> oldest_;
+  std::vector<std::pair<SequenceId, SequenceId>> waiting_;  // copies that the next Decode makes
   std::vector<size_t> state_at_;  // the length that windows and recurrent states belong to
   std::vector<std::vector<TokenId>> outputs_;
   std::vector<float> logits_;
