@@ -262,6 +262,89 @@ TEST_F(CliTest, EveryCommandPrintsOneDocument) {
   EXPECT_TRUE(Json({"plan", "big"}, 4).at("chosen").is_null());
 }
 
+TEST_F(CliTest, TopShowsWhatRuns) {
+  const auto once = Rumbo({"top", "--once", "--interval", "0.1"});
+  EXPECT_EQ(once.exit_code, 0) << once.err;
+  EXPECT_THAT(once.out, HasSubstr("rumbod 9.9.9"));
+  EXPECT_THAT(once.out, HasSubstr("TOKENS/S"));
+  EXPECT_THAT(once.out, HasSubstr("i-1"));
+  EXPECT_THAT(once.out, Not(HasSubstr("\x1b")));  // a model's name is the text of others
+  const auto document = Json({"top", "--interval", "0.1"});
+  EXPECT_EQ(document.at("status").at("version"), "9.9.9");
+  EXPECT_EQ(document.at("list").at("instances").at(0).at("id"), "i-1");
+  EXPECT_EQ(document.at("tokens_per_second").at("i-1").to_number<double>(), 0);
+  EXPECT_EQ(Rumbo({"top", "--interval", "0"}).exit_code, 2);
+}
+
+TEST_F(CliTest, TopOnATerminalLeavesItAsItWas) {
+  const auto shown = Rumbo({"top"}, "q", true);
+  EXPECT_EQ(shown.exit_code, 0);
+  const size_t enter = shown.out.find("\x1b[?1049h");
+  const size_t leave = shown.out.find("\x1b[?1049l");
+  ASSERT_NE(enter, std::string::npos);
+  ASSERT_NE(leave, std::string::npos);
+  EXPECT_LT(enter, leave);
+  EXPECT_THAT(shown.out, HasSubstr("rumbod 9.9.9"));
+}
+
+// Puts a program that writes down its arguments and some of its environment where `rumbo launch` finds it.
+class LaunchTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    const char* path = std::getenv("PATH");
+    path_ = path != nullptr ? path : "";
+    ::setenv("PATH", (dir_ + ":" + path_).c_str(), 1);
+    std::ofstream(dir_ + "/claude") << "#!/bin/sh\necho \"$ANTHROPIC_BASE_URL $ANTHROPIC_MODEL "
+                                       "$ANTHROPIC_AUTH_TOKEN $*\"\nexit 7\n";
+    std::filesystem::permissions(dir_ + "/claude", std::filesystem::perms::owner_all);
+  }
+  void TearDown() override {
+    ::setenv("PATH", path_.c_str(), 1);
+    CliTest::TearDown();
+  }
+  std::string path_;
+};
+
+TEST_F(LaunchTest, StartsTheToolWithItsEnvironment) {
+  const auto outcome =
+      Rumbo({"launch", "claude", "--model", "hello", "--token", "t0ken", "--", "--resume", "x"});
+  EXPECT_EQ(outcome.out, "http://127.0.0.1:11711 hello t0ken --resume x\n") << outcome.err;
+  EXPECT_EQ(outcome.exit_code, 7);  // the tool's own
+  // It was asked first, with a tool.
+  EXPECT_EQ(daemon_->seen().chat.value().tools_size(), 1);
+}
+
+TEST_F(LaunchTest, RefusesModelsThatCannotCallTools) {
+  const auto refused = Rumbo({"launch", "claude", "--model", "base"});
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, HasSubstr("needs a model that can call tools"));
+  EXPECT_THAT(Rumbo({"launch", "claude", "--model", "base", "--no-check"}).out, HasSubstr(" base "));
+}
+
+TEST_F(LaunchTest, PrintsWhatAShellOrAnyClientNeeds) {
+  const auto printed = Rumbo({"launch", "claude", "--model", "hello", "--print"});
+  EXPECT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_THAT(printed.out, HasSubstr("export ANTHROPIC_BASE_URL='http://127.0.0.1:11711'\n"));
+  EXPECT_THAT(printed.out, HasSubstr("\nclaude\n"));
+  const auto any = Json({"launch", "env", "--model", "hello"});
+  EXPECT_EQ(any.at("environment").at("OPENAI_BASE_URL"), "http://127.0.0.1:11711/v1");
+  EXPECT_EQ(any.at("environment").at("OLLAMA_HOST"), "http://127.0.0.1:11711");
+  EXPECT_EQ(any.at("command").as_array().size(), 0u);
+}
+
+TEST_F(LaunchTest, SaysWhatIsWrong) {
+  EXPECT_THAT(Rumbo({"launch"}).out, HasSubstr("Claude Code"));
+  const auto unknown = Rumbo({"launch", "clade"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("Did you mean `rumbo launch claude`?"));
+  EXPECT_EQ(Rumbo({"launch", "claude", "--model", "missing"}).exit_code, 3);
+  EXPECT_EQ(Rumbo({"launch", "goose", "--model", "hello"}).exit_code, 3);  // not installed
+  // The only model loaded is taken; its name is the text of others.
+  EXPECT_THAT(Rumbo({"launch", "env"}, "", true).out, Not(HasSubstr("\x1b")));
+}
+
 TEST_F(CliTest, PlacementOptionsReachTheDaemon) {
   Rumbo({"load", "hello", "--context", "4096", "--sessions", "4", "--threads", "2", "--kv", "q8_0",
          "--engine", "fake", "--device", "cpu0", "--force"});

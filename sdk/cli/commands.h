@@ -43,6 +43,8 @@ struct Session {
 
 int RunInference(const Session& session);         // run
 int RunStreamingCommand(const Session& session);  // import, pull, load, tune
+int RunTop(const Session& session);               // top
+int RunLaunch(const Session& session);            // launch
 int RunSimpleCommand(const Session& session);     // everything else
 
 }  // namespace rumbo::cli

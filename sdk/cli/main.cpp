@@ -25,6 +25,8 @@ int main(int argc, char** argv) {
   }
   const Session session{options};
   if (options.command == "run") return RunInference(session);
+  if (options.command == "top") return RunTop(session);
+  if (options.command == "launch") return RunLaunch(session);
   if (options.command == "load" || options.command == "import" || options.command == "pull" ||
       options.command == "tune") {
     return RunStreamingCommand(session);

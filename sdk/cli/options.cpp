@@ -88,6 +88,10 @@ class CommandLine {
         ->add_option("NAME", options_.subject, "One engine in full");
     Subject(Command("completions", "A completion script for a shell"), "SHELL", "bash, zsh or fish");
     Command("manual", "The manual page, in roff");
+    CLI::App* top = Command("top", "What the daemon does, again and again; q ends");
+    top->add_option("--interval", options_.interval_s, "Seconds between two looks")
+        ->check(CLI::Range(0.1, 3600.0));
+    top->add_flag("--once", options_.once, "Print one view");
   }
 
   void AddModelCommands() {
@@ -200,6 +204,13 @@ class CommandLine {
         });
     run->add_flag("--raw", options_.raw, "Continue the text, without the chat template");
     run->add_flag("--verbose", options_.verbose, "Placement and speed, on standard error");
+    CLI::App* launch = Command("launch", "Start a coding agent or chat front end on a model of this daemon");
+    launch->add_option("TOOL", options_.subject, "Which; without it, the list. env: print for any client");
+    launch->add_option("--model", options_.name, "The model; by default the only one loaded");
+    launch->add_option("--token", options_.key, "An API token, where the daemon asks for one");
+    launch->add_flag("--print", options_.print, "Print environment and command instead of starting it");
+    launch->add_flag("--no-check", options_.off, "Do not ask first whether the model can call tools");
+    launch->add_option("ARGS", options_.words, "For the tool, after --");
     CLI::App* embed = Command("embed", "Vectors of texts");
     Subject(embed, "MODEL", "Name of a model");
     embed->add_option("TEXT", options_.words, "Texts; without them, the lines of standard input");

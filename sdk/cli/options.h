@@ -46,7 +46,16 @@ struct Options {
   uint32_t dimensions = 0;  // embed
 
   bool refresh = false;  // devices
-  bool off = false;      // pin
+
+  // top
+  double interval_s = 1;
+  bool once = false;
+
+  // launch
+  std::string key;
+  bool print = false;
+
+  bool off = false;  // pin: no longer; launch: no check
 
   // run
   std::string system_prompt;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "rumbo/types.h"
@@ -19,6 +20,10 @@ std::string RenderExplanation(const Explanation& explanation, const Screen& scre
 
 // `now_s`: seconds since the epoch.
 std::string RenderInstances(const InstanceList& list, int64_t now_s, const Screen& screen);
+// The daemon at a glance: totals, then its instances with what they give per second, by instance id.
+std::string RenderTop(const DaemonStatus& status, const InstanceList& list,
+                      const std::map<std::string, double>& tokens_per_second, int64_t now_s,
+                      const Screen& screen);
 std::string RenderModels(const ModelList& list, const Screen& screen);
 std::string RenderModel(const ModelDetails& details, const Screen& screen);
 std::string RenderCheck(const CheckReport& report, const Screen& screen);

@@ -56,6 +56,37 @@ std::string RenderInstances(const InstanceList& list, int64_t now_s, const Scree
   return table.Render(screen) + notes;
 }
 
+std::string RenderTop(const DaemonStatus& s, const InstanceList& list,
+                      const std::map<std::string, double>& tokens_per_second, int64_t now_s,
+                      const Screen& screen) {
+  double rate = 0;
+  for (const auto& [id, tokens] : tokens_per_second) rate += tokens;
+  uint64_t bytes = 0;
+  for (const auto& i : list.instances) bytes += SumOf(i.memory);
+  std::string out = Paint(screen, Style::kBold, "rumbod " + Safe(s.version));
+  if (s.started_unix_s > 0) out += "  up " + Duration(static_cast<double>(now_s - s.started_unix_s));
+  if (s.draining) out += Paint(screen, Style::kWarn, "  draining");
+  out += "\n" + std::to_string(s.running_requests) + " running, " + std::to_string(s.queued_requests) +
+         " waiting, " + std::to_string(s.finished_requests) + " finished; " + Short(rate) + " tokens/s; " +
+         FormatBytes(bytes) + " reserved\n\n";
+  if (list.instances.empty()) return out + "No model is loaded.\n";
+  Table table(
+      {"INSTANCE", "MODEL", "STATE", "RUNS ON", "SLOTS", "", "QUEUE", "TOKENS/S", "TOKENS", "MEMORY"});
+  for (const size_t column : {4, 6, 7, 8, 9}) table.AlignRight(column);
+  for (const auto& i : list.instances) {
+    const auto tokens = tokens_per_second.find(i.id);
+    const double share = i.sessions == 0 ? 0 : static_cast<double>(i.running) / i.sessions;
+    std::string state = Safe(i.state);
+    if (i.progress && *i.progress < 1)
+      state += " " + std::to_string(static_cast<int>(*i.progress * 100)) + " %";
+    table.Add({Safe(i.id), Safe(i.model), state, Placement(i.engine, i.backend, i.devices),
+               std::to_string(i.running) + "/" + std::to_string(i.sessions), Bar(screen, share, 8),
+               std::to_string(i.queue), tokens == tokens_per_second.end() ? "-" : Short(tokens->second),
+               std::to_string(i.generated_tokens), i.memory.empty() ? "-" : FormatBytes(SumOf(i.memory))});
+  }
+  return out + table.Render(screen);
+}
+
 std::string RenderModels(const ModelList& list, const Screen& screen) {
   if (list.models.empty()) return "No models yet. `rumbo import PATH --name NAME` takes one in.\n";
   Table table({"MODEL", "VARIANT", "FORMAT", "ARCHITECTURE", "QUANT", "SIZE", "CONTEXT", "CHAT", "STATE"});

@@ -331,6 +331,8 @@ Instance From(const v1::Instance& in) {
   RUMBO_COPY(restarts);
   RUMBO_COPY(pinned);
   RUMBO_COPY_OPTIONAL(progress);
+  RUMBO_COPY(requests);
+  RUMBO_COPY(generated_tokens);
   return out;
 }
 

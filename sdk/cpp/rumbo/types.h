@@ -402,6 +402,8 @@ struct Instance {
   uint32_t restarts = 0;
   bool pinned = false;
   std::optional<double> progress;
+  uint64_t requests = 0;  // answered since it was loaded
+  uint64_t generated_tokens = 0;
 };
 
 struct InstanceList {

@@ -185,6 +185,7 @@ class Admin final : public v1::AdminService::Service {
   Status GetStatus(ServerContext* context, const v1::GetStatusRequest*,
                    v1::GetStatusResponse* response) override {
     response->set_version("9.9.9");
+    response->set_http_address("127.0.0.1:11711");
     response->set_pid(42);
     const bool deadline = context->deadline() < std::chrono::system_clock::now() + std::chrono::hours(24);
     state_->Change([&](auto& seen) { seen.has_deadline = deadline; });

@@ -5,6 +5,7 @@ Rumbo's budget asks for: the daemon's CPU per request and per streamed token, wi
 """
 import argparse
 import asyncio
+import contextlib
 import http.client
 import json
 import os
@@ -92,6 +93,14 @@ async def hold_idle(port, pid, count):
     return rss, before, other
 
 
+def pin(pids, cpus):
+    """All threads of the processes, and this one, on these CPUs."""
+    for pid in [os.getpid(), *pids]:
+        for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(int(thread.name), cpus)
+
+
 def row(name, ours, theirs, unit):
     print(f"| {name} | {ours:.0f} {unit} | {'-' if theirs is None else f'{theirs:.0f} {unit}'} |", flush=True)
 
@@ -120,16 +129,24 @@ def main():
                  ("POST /tokenize, p50", "POST", "/tokenize", {"model": "m", "content": "Once upon a time"}, 200),
                  ("one token of a known prompt, p50", "POST", "/v1/completions", prompt, 30)]
         worker = json.loads(daemon.cli("ps", "--json"))["instances"][0]["pid"]
-        sides = ((ours, daemon.port, [peer.process.pid]), (theirs, peer.port, [daemon.process.pid, worker]))
+        our_pids, their_pids = [daemon.process.pid, worker], [peer.process.pid]
+        sides = ((ours, daemon.port, our_pids, their_pids), (theirs, peer.port, their_pids, our_pids))
+        every_cpu = os.sched_getaffinity(0)
         for _ in range(args.rounds):
-            for into, port, others in sides:
+            for into, port, mine, others in sides:
                 # Idle threads that spin for a while after their work must not count against the other side.
                 for pid in others:
                     os.kill(pid, signal.SIGSTOP)
-                for name, method, path, body, count in cases:
+                # What computes nothing goes on one CPU: on a busy machine a thread that wakes on another waits for whole
+                # time slices, which says nothing about either server.
+                pin(mine, {0})
+                for name, method, path, body, count in cases[:2]:
                     into.setdefault(name, []).append(statistics.median(latencies(port, method, path, body, count)))
                 into.setdefault("GET /health, 16 connections, per second", []).append(
                     asyncio.run(per_second(port, "/health", 16, 1.0)))
+                pin(mine, every_cpu)
+                for name, method, path, body, count in cases[2:]:
+                    into.setdefault(name, []).append(statistics.median(latencies(port, method, path, body, count)))
                 start, times = asyncio.run(serving.stream(port, "m", "Tell me a long story.", 96))
                 into.setdefault("streamed tokens/s, one session", []).append((len(times) - 1) / (times[-1] - times[0]))
                 for pid in others:
