@@ -22,7 +22,8 @@ namespace json = boost::json;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kInspectDeadline{5000};
-constexpr milliseconds kProbeDeadline{15000};
+// rumbo-probe gives up on what is late after ten; this is for a machine that is too busy to run it at all.
+constexpr milliseconds kProbeDeadline{40000};
 constexpr size_t kMaxDescriptor = 16 << 20;
 constexpr size_t kMaxTopology = 8 << 20;
 
