@@ -96,6 +96,7 @@ TEST(CalibrationTest, StaleTuningIsSaid) {
 TEST(CalibrationTest, SettingsThatTuningFoundFasterAreTaken) {
   const Topology t = testing::CpuMachine(64 * kGiB);
   PlanRequest r = testing::RequestFor(testing::DenseModel(4 * kGiB));
+  r.workload.objective = "throughput";
   const auto before = testing::PlanOn(t, r);
   ASSERT_TRUE(before.ok() && before->chosen);
   Measurement own = Ran(before->chosen->key, 4, 10, 5), other = own;
