@@ -10,9 +10,8 @@ namespace rumbo {
 namespace {
 
 constexpr uint32_t kFewTokens = 16;  // of an answer: fewer say little about its rate
-constexpr uint32_t kFirstRuns = 10;  // of one kind are all kept ...
-constexpr std::chrono::seconds kThenEvery{
-    10};  // ... then one now and then: load changes, the disk is not worn
+constexpr uint32_t kFirstRuns = 64;  // of one kind are all kept ...
+constexpr std::chrono::seconds kThenEvery{5};  // ... then one now and then: load changes, the disk is not worn
 
 }  // namespace
 

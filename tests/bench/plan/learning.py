@@ -79,6 +79,7 @@ def tune_phase(args, data):
         data[model] = data.get(model, {})
         data[model]["before"] = choices(daemon, model)
         result = json.loads(daemon.cli("tune", model, "--limit", args.limit, "--json"))
+        data[model]["trials"] = result["trials"]
         data[model]["tune"] = {"trials": result["result"]["trials"], "seconds": result["result"]["elapsed_s"],
                                "cut_short": result["result"]["cut_short"]}
         data[model]["after"] = choices(daemon, model)
