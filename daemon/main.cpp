@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "daemon/core/calibration.h"
 #include "daemon/core/core.h"
+#include "daemon/http/api/json_over_grpc.h"
 #include "daemon/http/json_out.h"
 #include "daemon/http/server.h"
 #include "daemon/options.h"
@@ -312,12 +313,13 @@ int Run(DaemonOptions options) {
     return findings;
   };
 
+  JsonOverGrpc json;
   std::unique_ptr<HttpServer> http;
   if (options.http != "off") {
     absl::StatusOr<HttpOptions> http_options = HttpOptionsOf(options);
     if (!http_options.ok()) return Fail(http_options.status());
     http_options->listener = tcp_listener;
-    auto started = HttpServer::Start(*http_options, core.get());
+    auto started = HttpServer::Start(*http_options, core.get(), &json);
     if (!started.ok()) return Fail(started.status());
     http = std::move(*started);
     http_address = http->address();
@@ -330,6 +332,7 @@ int Run(DaemonOptions options) {
   rpc_options.started_unix_s = wall.UnixSeconds();
   auto rpc = RpcServer::Start(rpc_options, core.get(), hooks);
   if (!rpc.ok()) return Fail(rpc.status());
+  json.Connect((*rpc)->InProcessChannel());
   // Only once both doors stand: a daemon that cannot open them touches nothing.
   core->Start();
   spdlog::info("rumbod {} answers on {}{}", RUMBO_VERSION, options.socket,
@@ -346,6 +349,7 @@ int Run(DaemonOptions options) {
   });
   drained.wait(false);
   if (http) http->Stop(milliseconds(100));
+  json.Connect(nullptr);
   (*rpc)->Stop(milliseconds(100));
   core.reset();
   launcher.reset();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <initializer_list>
+#include <sstream>
 
 #include "devices/cpu/host_probe.h"
 #include "devices/pci/pci_probe.h"
@@ -21,9 +23,10 @@ int64_t NowMicros() {
 // "gpu-0000:03:00.0" -> "0000:03:00.0".
 std::string KeyOf(const Device& d) { return d.id.substr(d.id.find('-') + 1); }
 
-std::string PowerFile(const Root& root, const std::string& dir) {
+// The first of `names` that a sensor of the device offers; "" none.
+std::string SensorFile(const Root& root, const std::string& dir, std::initializer_list<const char*> names) {
   for (const std::string& hwmon : root.List(dir + "/hwmon")) {
-    for (const char* name : {"power1_average", "power1_input"}) {
+    for (const char* name : names) {
       const std::string file = dir + "/hwmon/" + hwmon + "/" + name;
       if (root.Exists(file)) return file;
     }
@@ -40,6 +43,11 @@ LiveReader::LiveReader(const Topology& topology, Root root) : root_(std::move(ro
     has_cgroup_limit_ = std::any_of(system->limits.begin(), system->limits.end(),
                                     [](const MemoryLimit& l) { return l.id == "limit-cgroup"; });
   }
+  int processors = 0;
+  for (const Device& d : topology.devices) {
+    if (d.kind == DeviceKind::kCpu && !d.software && ++processors == 1) cpu_ = d.id;
+  }
+  if (processors > 1) cpu_.clear();
   for (const Device& d : topology.devices) {
     if (d.kind != DeviceKind::kCpu && d.parent.empty()) Watch(d, topology);
   }
@@ -53,7 +61,8 @@ void LiveReader::Watch(const Device& device, const Topology& topology) {
   const std::string key = KeyOf(device);
   if (const auto it = dirs_.find(key); it != dirs_.end()) w.dir = it->second;
   if (!w.dir.empty()) {
-    w.power_file = PowerFile(root_, w.dir);
+    w.power_file = SensorFile(root_, w.dir, {"power1_average", "power1_input"});
+    w.temperature_file = SensorFile(root_, w.dir, {"temp1_input"});
     for (const char* kind : {"pool-vram-", "pool-carveout-"}) {
       const MemoryPool* pool = topology.FindPool(kind + key);
       if (pool == nullptr || !pool->total_bytes) continue;
@@ -79,6 +88,31 @@ void LiveReader::ReadSystem(LiveReading& out) const {
   }
   if (free && system_total_) free = std::min(*free, *system_total_);
   out.pools.push_back({"pool-system", free});
+}
+
+// The share of the last interval in which the processor's threads had work, by /proc/stat.
+void LiveReader::ReadCpu(LiveReading& out) {
+  if (cpu_.empty()) return;
+  const std::string text = root_.Read("/proc/stat").text;
+  std::istringstream line(text.substr(0, text.find('\n')));
+  std::string word;
+  line >> word;
+  uint64_t total = 0, idle = 0, ticks = 0;
+  for (int field = 0; field < 8 && line >> ticks; ++field) {
+    total += ticks;
+    if (field == 3 || field == 4) idle += ticks;  // idle, iowait
+  }
+  if (word != "cpu" || total == 0) return;
+  const uint64_t busy = total - idle;
+  if (cpu_total_ > 0 && total > cpu_total_ && busy >= cpu_busy_) {
+    DeviceReading reading;
+    reading.id = cpu_;
+    reading.busy =
+        std::min(1.0, static_cast<double>(busy - cpu_busy_) / static_cast<double>(total - cpu_total_));
+    out.devices.push_back(std::move(reading));
+  }
+  cpu_total_ = total;
+  cpu_busy_ = busy;
 }
 
 void LiveReader::ReadDevice(Watched& w, LiveReading& out) const {
@@ -116,6 +150,11 @@ void LiveReader::ReadDevice(Watched& w, LiveReading& out) const {
       if (microwatts && *microwatts < 10'000'000'000)
         reading.power_watts = static_cast<double>(*microwatts) / 1e6;
     }
+    if (!w.temperature_file.empty()) {
+      const auto millidegrees = ParseU64(root_.Read(w.temperature_file).text);
+      if (millidegrees && *millidegrees < 200'000)
+        reading.temperature_c = static_cast<double>(*millidegrees) / 1e3;
+    }
     if (!w.vram_pool.empty()) {
       const auto used = ParseU64(root_.Read(w.dir + "/mem_info_vram_used").text);
       if (used) out.pools.push_back({w.vram_pool, SaturatingSub(*w.vram_total, *used)});
@@ -149,6 +188,7 @@ std::string MachineSignature(const Root& root) {
 LiveReading LiveReader::Read() {
   LiveReading out;
   ReadSystem(out);
+  ReadCpu(out);
   for (Watched& w : watched_) ReadDevice(w, out);
   out.signature = MachineSignature(root_);
   return out;

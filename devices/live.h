@@ -26,6 +26,7 @@ struct DeviceReading {
   std::string id;
   std::optional<double> busy;  // 0 to 1, of this moment
   std::optional<double> power_watts;
+  std::optional<double> temperature_c;
   bool suspended = false;  // asleep and left so; its last numbers stand
   bool lost = false;       // was there when the topology was made and is gone, or has no driver any more
   std::string lost_reason;
@@ -34,7 +35,8 @@ struct DeviceReading {
 struct LiveReading {
   std::vector<PoolReading> pools;  // those this reader can tell; others keep what the topology says
   std::vector<LimitReading> limits;
-  std::vector<DeviceReading> devices;  // GPUs and NPUs only
+  // GPUs and NPUs; the CPU too where there is one, from the second reading on.
+  std::vector<DeviceReading> devices;
   // Changes when a GPU or NPU appears, disappears, or its driver is loaded anew: time to probe again.
   std::string signature;
 };
@@ -58,8 +60,9 @@ class LiveReader {
  private:
   struct Watched {
     std::string id;
-    std::string dir;         // sysfs folder of the function; "" where the tree has none
-    std::string driver;      // when the topology was made
+    std::string dir;     // sysfs folder of the function; "" where the tree has none
+    std::string driver;  // when the topology was made
+    std::string temperature_file;
     std::string power_file;  // hwmon, microwatts
     std::string vram_pool;   // the pool whose use mem_info_vram_used tells; "" none
     std::optional<Bytes> vram_total;
@@ -71,12 +74,15 @@ class LiveReader {
 
   void Watch(const Device& device, const Topology& topology);
   void ReadSystem(LiveReading& out) const;
+  void ReadCpu(LiveReading& out);
   void ReadDevice(Watched& watched, LiveReading& out) const;
 
   Root root_;
   std::map<std::string, std::string> dirs_;  // PciFunction key -> folder, as of construction
   std::vector<Watched> watched_;
   std::optional<Bytes> system_total_;
+  std::string cpu_;                        // id of the one CPU; "" where there are none or several
+  uint64_t cpu_busy_ = 0, cpu_total_ = 0;  // ticks of /proc/stat at the last reading
   bool has_cgroup_limit_ = false;
 };
 

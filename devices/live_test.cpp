@@ -51,6 +51,21 @@ TEST_F(LiveReaderTest, ReadsFreeMemoryLoadAndPower) {
   EXPECT_EQ(Card(reading).power_watts, 151.0);
 }
 
+TEST_F(LiveReaderTest, ReadsTemperatureAndTheProcessorsLoadBetweenTwoReadings) {
+  tree.File(dir + "/hwmon/hwmon3/temp1_input", "63500\n");
+  tree.File("/proc/stat", "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1\n");
+  LiveReader reader(topology, tree.root());
+  const LiveReading first = reader.Read();
+  EXPECT_EQ(Card(first).temperature_c, 63.5);
+  for (const DeviceReading& d : first.devices) EXPECT_NE(d.id, "cpu0");
+  tree.File("/proc/stat", "cpu  130 0 120 740 110 0 0 0 0 0\ncpu0 1 1 1 1\n");
+  const LiveReading second = reader.Read();
+  const auto cpu = std::find_if(second.devices.begin(), second.devices.end(),
+                                [](const DeviceReading& d) { return d.id == "cpu0"; });
+  ASSERT_NE(cpu, second.devices.end());
+  EXPECT_DOUBLE_EQ(*cpu->busy, 0.5);
+}
+
 TEST_F(LiveReaderTest, GttUseOfAnApuIsALimitReading) {
   tree.File("/sys/devices/pci0000:00/0000:c5:00.0/mem_info_gtt_used", std::to_string(30 * kGiB) + "\n");
   const Topology t = Applied();

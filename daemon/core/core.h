@@ -96,6 +96,8 @@ class Core {
 
   // ---- Machine and instances ----
   virtual void GetTopology(std::string hardware, bool refresh, Callback<Topology> done) = 0;
+  // What this machine's devices do now. Empty before the first GetTopology.
+  virtual void GetLoads(Callback<std::vector<DeviceLoad>> done) = 0;
   virtual void ListInstances(Callback<std::vector<InstanceInfo>> done) = 0;
   // Calls `on_change` on the executor with every instance at once (initial) and then each change, until the
   // returned token is destroyed (from any thread; no call comes after its destructor returned on the
@@ -106,6 +108,10 @@ class Core {
   // are left out. Loads nothing and keeps nothing loaded.
   virtual void GetEngineStats(TimePoint deadline, Callback<std::map<std::string, EngineStats>> done) = 0;
   virtual void GetStatus(Callback<CoreStatus> done) = 0;
+  // The latest requests that ended with a higher sequence than `after`, oldest first; a few hundred are kept.
+  virtual void ListRequests(uint64_t after, Callback<std::vector<RequestRecord>> done) = 0;
+  // The hardware profiles that plans and GetTopology take, by name.
+  virtual void ListProfiles(Callback<std::vector<ProfileInfo>> done) = 0;
 
   // Takes no new work; `done` once nothing runs or `limit` has passed.
   virtual void Drain(std::chrono::milliseconds limit, std::function<void()> done) = 0;

@@ -584,6 +584,10 @@ void CoreImpl::GetTopology(std::string hardware, bool refresh, Callback<Topology
   });
 }
 
+void CoreImpl::GetLoads(Callback<std::vector<DeviceLoad>> done) {
+  Post([this, done = std::move(done)] { done(parts_.topology->Loads()); });
+}
+
 void CoreImpl::ListInstances(Callback<std::vector<InstanceInfo>> done) {
   Post([this, done = std::move(done)] {
     std::vector<InstanceInfo> out;
@@ -634,6 +638,21 @@ void CoreImpl::GetEngineStats(TimePoint deadline, Callback<std::map<std::string,
         });
       });
     }
+  });
+}
+
+void CoreImpl::ListRequests(uint64_t after, Callback<std::vector<RequestRecord>> done) {
+  Post([this, after, done = std::move(done)] { done(request_log_.After(after)); });
+}
+
+void CoreImpl::ListProfiles(Callback<std::vector<ProfileInfo>> done) {
+  Post([this, done = std::move(done)] {
+    std::vector<ProfileInfo> out;
+    for (const std::string& name : parts_.topology->ProfileNames()) {
+      const auto profile = parts_.topology->Profile(name);
+      if (profile.ok()) out.push_back({name, profile->name, profile->system});
+    }
+    done(std::move(out));
   });
 }
 

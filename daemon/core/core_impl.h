@@ -10,6 +10,7 @@
 #include "daemon/core/core.h"
 #include "daemon/core/ledger.h"
 #include "daemon/core/planner.h"
+#include "daemon/core/request_log.h"
 
 namespace rumbo {
 
@@ -108,10 +109,13 @@ class CoreImpl final : public Core {
   void Explain(std::string id, Callback<Explanation> done) override;
   void Advise(AdviceQuery query, Callback<std::vector<AdviceRow>> done) override;
   void GetTopology(std::string hardware, bool refresh, Callback<Topology> done) override;
+  void GetLoads(Callback<std::vector<DeviceLoad>> done) override;
   void ListInstances(Callback<std::vector<InstanceInfo>> done) override;
   std::shared_ptr<void> WatchInstances(std::function<void(const InstanceInfo&, bool)> on_change) override;
   void GetEngineStats(TimePoint deadline, Callback<std::map<std::string, EngineStats>> done) override;
   void GetStatus(Callback<CoreStatus> done) override;
+  void ListRequests(uint64_t after, Callback<std::vector<RequestRecord>> done) override;
+  void ListProfiles(Callback<std::vector<ProfileInfo>> done) override;
   void Drain(std::chrono::milliseconds limit, std::function<void()> done) override;
 
  private:
@@ -156,6 +160,7 @@ class CoreImpl final : public Core {
   void Rehouse(Instance& instance);
   void Dispatch(Instance& instance);
   void Replay(Instance& instance, std::shared_ptr<ActiveRequest> request);
+  void Log(const std::string& instance_id, const ActiveRequest& request, const absl::Status& status);
   void Account(Instance* instance, const std::string& instance_id, const ActiveRequest& request,
                const absl::Status& status);
   void OnAttemptEnd(const std::string& instance_id, std::shared_ptr<ActiveRequest> request,
@@ -250,6 +255,7 @@ class CoreImpl final : public Core {
   std::vector<std::function<void()>> drain_waiters_;
   uint32_t queued_ = 0;
   uint64_t finished_requests_ = 0;
+  RequestLog request_log_{500};
   uint64_t generated_tokens_ = 0;
   uint64_t prompt_tokens_ = 0;
 };

@@ -265,6 +265,7 @@ void CoreImpl::Account(Instance* instance, const std::string& instance_id, const
   if (history_.size() > kHistory) history_.pop_front();
   const FinishedEvent& finished = request.finished();
   ++finished_requests_;
+  Log(instance_id, request, status);
   generated_tokens_ += request.tokens();
   prompt_tokens_ += finished.prompt_tokens;
   if (instance == nullptr) return;
@@ -277,6 +278,32 @@ void CoreImpl::Account(Instance* instance, const std::string& instance_id, const
   };
   average(instance->measured.ttft_ms, finished.ttft_ms);
   average(instance->measured.decode_tok_s, finished.decode_tok_s);
+}
+
+void CoreImpl::Log(const std::string& instance_id, const ActiveRequest& request, const absl::Status& status) {
+  const InferenceRequest& asked = request.request();
+  const FinishedEvent& finished = request.finished();
+  const Priority priority = asked.generate.priority;
+  RequestRecord record;
+  record.ended_unix_s = parts_.wall->UnixSeconds();
+  record.id = asked.id;
+  record.model = asked.model;
+  record.instance_id = instance_id;
+  record.app = asked.client.app;
+  record.uid = asked.client.uid;
+  record.priority = priority == Priority::kInteractive ? "interactive"
+                    : priority == Priority::kBatch     ? "batch"
+                                                       : "normal";
+  record.ok = status.ok();
+  record.outcome = status.ok() ? finished.reason : std::string(ReasonCode(ReasonOf(status)));
+  record.prompt_tokens = finished.prompt_tokens;
+  record.cached_tokens = finished.cached_tokens;
+  record.completion_tokens = static_cast<uint32_t>(request.tokens());
+  record.queue_ms = finished.queue_ms;
+  record.ttft_ms = finished.ttft_ms;
+  record.total_ms = std::chrono::duration<double, std::milli>(Now() - request.arrived()).count();
+  record.decode_tok_s = finished.decode_tok_s;
+  request_log_.Add(std::move(record));
 }
 
 void CoreImpl::CancelWaiting(const std::string& request_id) {

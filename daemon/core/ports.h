@@ -45,6 +45,8 @@ class TopologySource {
   // becomes not present. Milliseconds at most, no vendor code. Blocking, on the core's executor. True where a
   // device came, went or changed its driver since that probe: time for a new one.
   virtual bool RefreshMemory(Topology& topology) = 0;
+  // What the last RefreshMemory saw the devices do.
+  virtual std::vector<DeviceLoad> Loads() { return {}; }
   // Bytes of `pool` that the process tree of `pid` really holds (not file-backed pages); nullopt where
   // unknown.
   virtual std::optional<Bytes> ProcessBytes(int64_t pid, const MemoryPool& pool) = 0;

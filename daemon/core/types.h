@@ -240,6 +240,45 @@ struct TuneResult {
   bool cut_short = false;
 };
 
+// ---- Requests that ended ----
+
+// What is kept of a request: who, where and how fast, never what.
+struct RequestRecord {
+  uint64_t sequence = 0;  // counts up from 1
+  int64_t ended_unix_s = 0;
+  std::string id;
+  std::string model;
+  std::string instance_id;
+  std::string app;
+  uint32_t uid = 0;
+  std::string priority;  // "interactive", "normal", "batch"
+  std::string outcome;   // why the answer ended ("stop", "length", ...), or a Reason's code
+  bool ok = false;
+  uint32_t prompt_tokens = 0;
+  uint32_t cached_tokens = 0;
+  uint32_t completion_tokens = 0;
+  double queue_ms = 0;
+  double ttft_ms = 0;
+  double total_ms = 0;
+  double decode_tok_s = 0;
+};
+
+// What a device does at this moment; absent where unknown.
+struct DeviceLoad {
+  std::string device;
+  std::optional<double> busy;  // 0 to 1
+  std::optional<double> power_watts;
+  std::optional<double> temperature_c;
+  bool suspended = false;
+};
+
+// A hardware profile, as a choice.
+struct ProfileInfo {
+  std::string name;   // "r9700"
+  std::string title;  // what a person calls it
+  std::string system;
+};
+
 // ---- The daemon ----
 
 struct CoreStatus {

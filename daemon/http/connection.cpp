@@ -30,6 +30,8 @@ const char* StatusWord(int status) {
       return "Continue";
     case 200:
       return "OK";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -103,6 +105,13 @@ class ConnectionExchange final : public Exchange {
     asio::dispatch(loop_->io, [connection = connection_, sequence = sequence_, request = std::move(request),
                                encoder = std::move(encoder)]() mutable {
       if (const auto c = connection.lock()) c->StartStream(sequence, std::move(request), std::move(encoder));
+    });
+  }
+
+  void Stream(StreamStarter start) override {
+    if (answered_.exchange(true)) return;
+    asio::dispatch(loop_->io, [connection = connection_, sequence = sequence_, start = std::move(start)] {
+      if (const auto c = connection.lock()) c->StartByteStream(sequence, start);
     });
   }
 
@@ -429,6 +438,14 @@ void Connection::StartStream(uint64_t sequence, InferenceRequest request,
                                         std::move(encoder), context_.options.output_buffer_bytes / 2);
   stream_->owner = this;
   stream_->call = context_.loop->api.core->Generate(std::move(request), stream_);
+}
+
+void Connection::StartByteStream(uint64_t sequence, const Exchange::StreamStarter& start) {
+  if (closed_ || !busy_ || sequence != sequence_) return;
+  stream_ = std::make_shared<OutStream>(std::shared_ptr<Mailbox>(context_.loop, &context_.loop->mailbox),
+                                        nullptr, context_.options.output_buffer_bytes / 2);
+  stream_->owner = this;
+  stream_->call = start(stream_);
 }
 
 void Connection::AppendHead(const HttpReply& reply, std::optional<size_t> length) {

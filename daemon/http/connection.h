@@ -83,6 +83,7 @@ class Connection final : public OutStream::Owner, public std::enable_shared_from
   // From Exchange. `sequence` names the request: late answers to others do nothing.
   void SendReply(uint64_t sequence, HttpReply reply);
   void StartStream(uint64_t sequence, InferenceRequest request, std::unique_ptr<AnswerEncoder> encoder);
+  void StartByteStream(uint64_t sequence, const Exchange::StreamStarter& start);
 
   // OutStream::Owner
   void OnStreamReady() override;

@@ -151,6 +151,17 @@ void AppendOllamaError(std::string& out, const absl::Status& status) {
   JsonWriter(out).Open('{').Key("error").String(ErrorText(status)).Close('}');
 }
 
+void AppendRumboError(std::string& out, const absl::Status& status) {
+  JsonWriter w(out);
+  w.Open('{').Key("error").Open('{').Key("code").String(absl::StatusCodeToString(status.code()));
+  w.Key("reason").String(ReasonCode(ReasonOf(status)));
+  w.Key("message").String(EscapeForLog(MessageOf(status), 4000));
+  w.Key("next_step").String(EscapeForLog(NextStepOf(status), 4000));
+  if (const std::string field = FieldOf(status); !field.empty()) w.Key("field").String(field);
+  if (const auto after = RetryAfterOf(status)) w.Key("retry_after_ms").Int(after->count());
+  w.Close('}').Close('}');
+}
+
 HttpReply ErrorReply(Dialect dialect, const absl::Status& status) {
   HttpReply reply;
   reply.status = HttpStatusOf(status);
@@ -163,6 +174,9 @@ HttpReply ErrorReply(Dialect dialect, const absl::Status& status) {
       break;
     case Dialect::kOllama:
       AppendOllamaError(reply.body, status);
+      break;
+    case Dialect::kRumbo:
+      AppendRumboError(reply.body, status);
       break;
   }
   if (const auto after = RetryAfterOf(status)) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,8 +57,22 @@ struct HttpReply {
   bool close = false;   // end the connection after this answer
 };
 
-// Threading: every method from any thread. Exactly one of Reply and Run ends it; one that is destroyed
-// without an answer gives the client 503. After the client has gone all of them do nothing.
+// An answer of ready-made bytes that comes piece by piece, as server-sent events do. Threading: one producer
+// at a time, any thread. Exactly one of Begin..End and Reply.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // First: status and headers; the body stays empty.
+  virtual void Begin(HttpReply head) = 0;
+  // False: enough waits for the client; more makes sense after the call's Resume(). Taken in any case.
+  virtual bool Push(std::string_view bytes) = 0;
+  virtual void End() = 0;
+  // A whole answer instead of a stream.
+  virtual void Reply(HttpReply whole) = 0;
+};
+
+// Threading: every method from any thread. Exactly one of Reply, Run and Stream ends it; one that is
+// destroyed without an answer gives the client 503. After the client has gone all of them do nothing.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -65,6 +80,10 @@ class Exchange {
   virtual void Reply(HttpReply reply) = 0;
   // Runs an inference whose events `encoder` turns into the answer. The client's leaving cancels it.
   virtual void Run(InferenceRequest request, std::unique_ptr<AnswerEncoder> encoder) = 0;
+  // Runs `start` on the io thread; what it begins pushes into the stream. The call that it returns is resumed
+  // as the stream says, and destroyed, which cancels, when the client leaves.
+  using StreamStarter = std::function<std::unique_ptr<GenerateCall>(std::shared_ptr<ByteStream>)>;
+  virtual void Stream(StreamStarter start) = 0;
 };
 using ExchangePtr = std::shared_ptr<Exchange>;
 

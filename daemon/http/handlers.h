@@ -31,6 +31,8 @@ void HandleOllamaDelete(Api& api, ExchangePtr exchange);
 void HandleTokenize(Api& api, ExchangePtr exchange);
 void HandleDetokenize(Api& api, ExchangePtr exchange);
 void HandleProps(Api& api, ExchangePtr exchange);
+void HandleDashboardFile(Api& api, ExchangePtr exchange);
+void HandleRpc(Api& api, ExchangePtr exchange);
 
 // 501: the route stands in docs/unimplemented.md.
 void HandleUnimplemented(Api& api, ExchangePtr exchange);

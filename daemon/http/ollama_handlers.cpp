@@ -313,11 +313,4 @@ void Embed(Api& api, ExchangePtr exchange, bool older) {
 void HandleOllamaEmbed(Api& api, ExchangePtr exchange) { Embed(api, std::move(exchange), false); }
 void HandleOllamaEmbeddings(Api& api, ExchangePtr exchange) { Embed(api, std::move(exchange), true); }
 
-void HandleRoot(Api&, ExchangePtr exchange) {
-  HttpReply reply;
-  reply.content_type = "text/plain; charset=utf-8";
-  reply.body = "Rumbo is running\n";
-  exchange->Reply(std::move(reply));
-}
-
 }  // namespace rumbo

@@ -91,6 +91,39 @@ void OutStream::OnEnd(const absl::Status& status, const FinishedEvent* finished)
   NotifyLocked(std::move(lock));
 }
 
+void OutStream::Begin(HttpReply head) {
+  std::unique_lock lock(mutex_);
+  if (abandoned_ || head_made_) return;
+  head_ = std::move(head);
+  head_made_ = true;
+  NotifyLocked(std::move(lock));
+}
+
+bool OutStream::Push(std::string_view bytes) {
+  std::unique_lock lock(mutex_);
+  if (abandoned_ || last_) return true;
+  pending_ += bytes;
+  const bool full = pending_.size() >= limit_;
+  paused_ = full;
+  NotifyLocked(std::move(lock));
+  return !full;
+}
+
+void OutStream::End() {
+  std::unique_lock lock(mutex_);
+  if (abandoned_ || last_) return;
+  last_ = true;
+  NotifyLocked(std::move(lock));
+}
+
+void OutStream::Reply(HttpReply whole) {
+  std::unique_lock lock(mutex_);
+  if (abandoned_ || last_ || head_made_) return;
+  head_ = std::move(whole);
+  head_made_ = whole_ = last_ = true;
+  NotifyLocked(std::move(lock));
+}
+
 OutStream::Batch OutStream::Take(std::string& bytes) {
   std::lock_guard lock(mutex_);
   queued_ = false;

@@ -38,7 +38,7 @@ class Mailbox {
 // One answer between the threads that produce it and the io thread that sends it. As the core's sink it
 // encodes in the producer's thread, straight into the buffer that the io thread takes next: no copy, no
 // allocation per token. The buffer's bound is `limit` bytes; beyond it the engine is paused.
-class OutStream final : public AnswerSink, public std::enable_shared_from_this<OutStream> {
+class OutStream final : public AnswerSink, public ByteStream, public std::enable_shared_from_this<OutStream> {
  public:
   OutStream(std::shared_ptr<Mailbox> mailbox, std::unique_ptr<AnswerEncoder> encoder, size_t limit)
       : mailbox_(std::move(mailbox)), encoder_(std::move(encoder)), limit_(limit) {}
@@ -48,6 +48,12 @@ class OutStream final : public AnswerSink, public std::enable_shared_from_this<O
   void OnStarted(const StartedEvent& event) override;
   bool OnChunk(ChunkEvent& chunk) override;
   void OnEnd(const absl::Status& status, const FinishedEvent* finished) override;
+
+  // ByteStream, where there is no encoder: producers.
+  void Begin(HttpReply head) override;
+  bool Push(std::string_view bytes) override;
+  void End() override;
+  void Reply(HttpReply whole) override;
 
   // ---- Io thread ----
   struct Batch {

@@ -13,6 +13,7 @@ namespace {
 constexpr Dialect kOpenAi = Dialect::kOpenAi;
 constexpr Dialect kAnthropic = Dialect::kAnthropic;
 constexpr Dialect kOllama = Dialect::kOllama;
+constexpr Dialect kRumbo = Dialect::kRumbo;
 
 constexpr Route kRoutes[] = {
     {"GET", "/", Scope::kLive, kOllama, HandleRoot, false},
@@ -52,6 +53,41 @@ constexpr Route kRoutes[] = {
     {"POST", "/tokenize", Scope::kInference, kOpenAi, HandleTokenize, true},
     {"POST", "/detokenize", Scope::kInference, kOpenAi, HandleDetokenize, true},
     {"GET", "/props", Scope::kInference, kOpenAi, HandleProps, false},
+
+    {"GET", "/ui/{}", Scope::kLive, kRumbo, HandleDashboardFile, false},
+    // rumbo.v1 as JSON: a method that is not here is not served.
+    {"POST", "/rumbo/v1/DeviceService/ListDevices", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/DeviceService/WatchDevices", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/DeviceService/ListProfiles", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InstanceService/ListRequests", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InstanceService/ListInstances", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InstanceService/WatchInstances", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InstanceService/Lease", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/ListModels", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/GetModel", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/CheckModel", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/LoadModel", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/UnloadModel", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/PinModel", Scope::kModels, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/ImportModel", Scope::kModels, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/PullModel", Scope::kModels, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/ModelService/DeleteModel", Scope::kModels, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/PlanService/MakePlan", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/PlanService/Explain", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/PlanService/Advise", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/PlanService/TuneModel", Scope::kModels, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InferenceService/Generate", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InferenceService/Chat", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InferenceService/Embed", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InferenceService/Rerank", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InferenceService/Tokenize", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InferenceService/Detokenize", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/InferenceService/Synthesize", Scope::kInference, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/AdminService/GetStatus", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/AdminService/ListEngines", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/AdminService/Doctor", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/AdminService/Drain", Scope::kAdmin, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/AdminService/Reload", Scope::kAdmin, kRumbo, HandleRpc, true},
 };
 
 int HexDigit(char c) {
@@ -98,6 +134,7 @@ bool PathMatches(const Route& route, std::string_view path, std::string_view& re
 }
 
 Dialect DialectOf(std::string_view path) {
+  if (path.substr(0, 7) == "/rumbo/" || path.substr(0, 4) == "/ui/") return Dialect::kRumbo;
   if (path.substr(0, 5) == "/api/") return Dialect::kOllama;
   if (path.substr(0, 12) == "/v1/messages") return Dialect::kAnthropic;
   return Dialect::kOpenAi;

@@ -15,9 +15,12 @@
 
 namespace rumbo {
 
+class JsonApi;
+
 // What handlers work with. Stays while any exchange does: a callback that holds its exchange may use it.
 struct Api {
   Core* core = nullptr;
+  JsonApi* json = nullptr;  // null where there is none
   HttpOptions options;
   HttpMetrics* metrics = nullptr;         // io thread
   const TraceExporter* traces = nullptr;  // io thread; nullptr: no traces are sent

@@ -25,13 +25,14 @@ constexpr std::chrono::milliseconds kHalfClosedTick{100};
 
 class Server final : public HttpServer {
  public:
-  Server(HttpOptions options, Core* core)
+  Server(HttpOptions options, Core* core, JsonApi* json)
       : loop_(std::make_shared<IoLoop>()),
         acceptor_(loop_->io),
         second_acceptor_(loop_->io),
         remote_acceptor_(loop_->io),
         tick_(loop_->io) {
     loop_->api.core = core;
+    loop_->api.json = json;
     loop_->api.options = options;
     context_.loop = loop_;
     loop_->api.metrics = &loop_->metrics;
@@ -263,8 +264,9 @@ class Server final : public HttpServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options, Core* core) {
-  auto server = std::make_unique<Server>(std::move(options), core);
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options, Core* core,
+                                                              JsonApi* json) {
+  auto server = std::make_unique<Server>(std::move(options), core, json);
   RUMBO_RETURN_IF_ERROR(server->Listen());
   server->Run();
   return std::unique_ptr<HttpServer>(std::move(server));

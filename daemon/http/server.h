@@ -10,18 +10,21 @@
 
 namespace rumbo {
 
+class JsonApi;
+
 // The HTTP front door: OpenAI, Anthropic and Ollama dialects over one Core, on loopback and, only where asked
 // for, over TLS for other machines. One thread,
 // "rumbo-http", does everything; no thread per connection or stream.
 //
 // Threading: Start, Stop and the destructor from one thread, not from a Core callback.
-// Ownership: borrows `core`, which must outlive it.
+// Ownership: borrows `core` and `json` (rumbo.v1 as JSON; null: not served), which must outlive it.
 class HttpServer {
  public:
   // Errors: kInvalidArgument (not an address), kFailedPrecondition (not a loopback address; a door for other
   // machines without a usable certificate or without any token), kAlreadyExists with kAddressInUse,
   // kPermissionDenied (a privileged port).
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options, Core* core);
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options, Core* core,
+                                                           JsonApi* json = nullptr);
 
   virtual ~HttpServer() = default;
 

@@ -242,9 +242,9 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     out.workload = FromProto(options.workload());
     out.contract = FromProto(options.contract());
     if (options.has_keep_alive_s()) out.keep_alive_s = options.keep_alive_s();
-    out.client = context_.peers->Find(call.peer(), options.app());
+    out.client = IdentityOf(call, *context_.peers, options.app());
     out.deadline = DeadlineOf(call);
-    out.generate.owner = std::to_string(out.client.uid);
+    out.generate.owner = OwnerOf(call, out.client);
     if (options.priority() == "interactive") out.generate.priority = Priority::kInteractive;
     if (options.priority() == "batch") out.generate.priority = Priority::kBatch;
     for (const auto& adapter : options.adapters())
@@ -279,7 +279,7 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     if (options.has_keep_alive_s()) spec.keep_alive_s = options.keep_alive_s();
     const TimePoint deadline = DeadlineOf(call);
     context_.core->WithEngine(
-        spec, context_.peers->Find(call.peer(), options.app()), deadline,
+        spec, IdentityOf(call, *context_.peers, options.app()), deadline,
         [reactor, deadline, use = std::move(use)](absl::StatusOr<Core::ReadyEngine> ready) mutable {
           if (!ready.ok()) return reactor->Finish(ToGrpcStatus(ready.status()));
           use(std::move(*ready), deadline);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/status.h"
 #include "base/utf8.h"
@@ -40,16 +41,35 @@ class DeviceWatch : public std::enable_shared_from_this<DeviceWatch> {
   void Look() {
     core_->GetTopology("", false, [self = shared_from_this()](absl::StatusOr<Topology> topology) {
       if (!topology.ok()) return self->stream_->End(topology.status());
-      if (self->Changed(*topology)) {
-        v1::WatchDevicesResponse message;
-        ToProto(*topology, message.mutable_topology());
-        self->stream_->Push(std::move(message), true);
-        self->last_ = std::move(*topology);
-      }
-      self->alarm_.Set(std::chrono::system_clock::now() + self->interval_, [self](bool) {
-        if (!self->stream_->gone()) self->Look();
-      });
+      self->core_->GetLoads(
+          [self, topology = *std::move(topology)](absl::StatusOr<std::vector<DeviceLoad>> loads) mutable {
+            self->Tell(std::move(topology), loads.ok() ? *std::move(loads) : std::vector<DeviceLoad>());
+          });
     });
+  }
+
+  void Tell(Topology topology, std::vector<DeviceLoad> loads) {
+    if (Changed(topology) || Changed(loads)) {
+      v1::WatchDevicesResponse message;
+      ToProto(topology, message.mutable_topology());
+      for (const DeviceLoad& load : loads) ToProto(load, message.add_loads());
+      stream_->Push(std::move(message), true);
+      last_ = std::move(topology);
+      last_loads_ = std::move(loads);
+    }
+    alarm_.Set(std::chrono::system_clock::now() + interval_, [self = shared_from_this()](bool) {
+      if (!self->stream_->gone()) self->Look();
+    });
+  }
+
+  bool Changed(const std::vector<DeviceLoad>& now) const {
+    if (now.size() != last_loads_.size()) return true;
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (std::abs(now[i].busy.value_or(0) - last_loads_[i].busy.value_or(0)) > 0.05) return true;
+      if (std::abs(now[i].temperature_c.value_or(0) - last_loads_[i].temperature_c.value_or(0)) > 2)
+        return true;
+    }
+    return false;
   }
 
   bool Changed(const Topology& now) const {
@@ -72,7 +92,9 @@ class DeviceWatch : public std::enable_shared_from_this<DeviceWatch> {
   Core* const core_;
   const milliseconds interval_;
   std::shared_ptr<Stream> stream_;
-  std::optional<Topology> last_;  // core's executor
+  // Core's executor:
+  std::optional<Topology> last_;
+  std::vector<DeviceLoad> last_loads_;
   grpc::Alarm alarm_;
 };
 
@@ -95,6 +117,22 @@ class DeviceService final : public v1::DeviceService::CallbackService {
       CallbackServerContext*, const v1::WatchDevicesRequest* request) override {
     const uint32_t asked = request->min_interval_ms() == 0 ? 1000 : request->min_interval_ms();
     return std::make_shared<DeviceWatch>(core_, milliseconds(std::max(asked, 250u)))->Start();
+  }
+
+  grpc::ServerUnaryReactor* ListProfiles(CallbackServerContext* call, const v1::ListProfilesRequest*,
+                                         v1::ListProfilesResponse* response) override {
+    auto* reactor = call->DefaultReactor();
+    core_->ListProfiles([reactor, response](absl::StatusOr<std::vector<ProfileInfo>> profiles) {
+      if (!profiles.ok()) return reactor->Finish(ToGrpcStatus(profiles.status()));
+      for (const ProfileInfo& profile : *profiles) {
+        v1::HardwareProfile* out = response->add_profiles();
+        out->set_name(profile.name);
+        out->set_title(profile.title);
+        out->set_system(profile.system);
+      }
+      reactor->Finish(grpc::Status::OK);
+    });
+    return reactor;
   }
 
  private:
@@ -128,6 +166,19 @@ class InstanceService final : public v1::InstanceService::CallbackService {
     });
     if (stream->gone()) token->reset();
     return stream.get();
+  }
+
+  grpc::ServerUnaryReactor* ListRequests(CallbackServerContext* call, const v1::ListRequestsRequest* request,
+                                         v1::ListRequestsResponse* response) override {
+    auto* reactor = call->DefaultReactor();
+    core_->ListRequests(request->after(),
+                        [reactor, response](absl::StatusOr<std::vector<RequestRecord>> records) {
+                          if (!records.ok()) return reactor->Finish(ToGrpcStatus(records.status()));
+                          for (const RequestRecord& record : *records)
+                            ToProto(record, response->add_requests());
+                          reactor->Finish(grpc::Status::OK);
+                        });
+    return reactor;
   }
 
   grpc::ServerWriteReactor<v1::LeaseResponse>* Lease(CallbackServerContext*,

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <thread>
 
@@ -107,6 +108,10 @@ class RpcServerOverGrpc final : public RpcServer {
     return absl::OkStatus();
   }
 
+  std::shared_ptr<grpc::Channel> InProcessChannel() override {
+    return server_->InProcessChannel(grpc::ChannelArguments());
+  }
+
   void Stop(std::chrono::milliseconds grace) override {
     if (!server_ || stopped_) return;
     stopped_ = true;
@@ -170,6 +175,24 @@ ClientIdentity PeerTable::Find(const std::string& peer, const std::string& app) 
   if (it == peers_.end()) return identity;
   identity.uid = it->second.uid;
   identity.pid = it->second.pid;
+  return identity;
+}
+
+std::string OwnerOf(const grpc::CallbackServerContext& call, const ClientIdentity& identity) {
+  const auto it = call.client_metadata().find("rumbo-owner");
+  if (call.peer() != "inproc" || it == call.client_metadata().end()) return std::to_string(identity.uid);
+  return std::string(it->second.data(), it->second.size());
+}
+
+ClientIdentity IdentityOf(const grpc::CallbackServerContext& call, const PeerTable& peers,
+                          const std::string& app) {
+  ClientIdentity identity = peers.Find(call.peer(), app);
+  const auto it = call.client_metadata().find("rumbo-uid");
+  if (call.peer() != "inproc" || it == call.client_metadata().end()) return identity;
+  identity.uid = UINT32_MAX;
+  std::from_chars(it->second.data(), it->second.data() + it->second.size(), identity.uid);
+  identity.pid = 0;
+  if (identity.uid == UINT32_MAX) identity.app = OwnerOf(call, identity) + "/" + identity.app;
   return identity;
 }
 

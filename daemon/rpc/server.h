@@ -1,5 +1,7 @@
 #pragma once
 
+#include <grpcpp/channel.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -46,6 +48,9 @@ class RpcServer {
   // replaced.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(RpcOptions options, Core* core, RpcHooks hooks);
   virtual ~RpcServer() = default;
+  // A way in for the daemon's own other doors, which have checked their callers: metadata "rumbo-uid" says
+  // for whom a call is made. Calls fail as UNAVAILABLE once the server has stopped.
+  virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
   // Refuses new connections and calls, lets calls under way end until `grace` has passed, then cancels them.
   virtual void Stop(std::chrono::milliseconds grace) = 0;
 };

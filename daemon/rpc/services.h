@@ -26,6 +26,14 @@ std::unique_ptr<grpc::Service> NewDeviceService(const ServiceContext& context);
 std::unique_ptr<grpc::Service> NewInstanceService(const ServiceContext& context);
 std::unique_ptr<grpc::Service> NewAdminService(const ServiceContext& context);
 
+// Who asks: the peer of the connection, or, for a call from another door of this daemon, whoever that door
+// checked.
+ClientIdentity IdentityOf(const grpc::CallbackServerContext& call, const PeerTable& peers,
+                          const std::string& app);
+
+// Whose cached prompts the call may reuse.
+std::string OwnerOf(const grpc::CallbackServerContext& call, const ClientIdentity& identity);
+
 // The call's deadline on the steady clock; max() where it has none.
 TimePoint DeadlineOf(const grpc::CallbackServerContext& context);
 

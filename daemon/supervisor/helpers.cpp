@@ -106,10 +106,16 @@ class ProbedTopology final : public TopologySource {
     }
     const LiveReading reading = live_->Read();
     ApplyLive(reading, topology);
+    loads_.clear();
+    for (const DeviceReading& d : reading.devices) {
+      if (!d.lost) loads_.push_back({d.id, d.busy, d.power_watts, d.temperature_c, d.suspended});
+    }
     const bool changed = signature_ != reading.signature;
     signature_ = reading.signature;
     return changed;
   }
+
+  std::vector<DeviceLoad> Loads() override { return loads_; }
 
   std::optional<Bytes> ProcessBytes(int64_t pid, const MemoryPool& pool) override {
     if (pool.kind != PoolKind::kSystem) return std::nullopt;
@@ -159,6 +165,7 @@ class ProbedTopology final : public TopologySource {
   int probes_ = 0;                // guarded by mutex_
   std::string probed_signature_;  // of the machine before that probe; guarded by mutex_
   // The core's executor.
+  std::vector<DeviceLoad> loads_;
   std::unique_ptr<LiveReader> live_;
   std::string made_for_;  // which topology `live_` watches
   std::string signature_;

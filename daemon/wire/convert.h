@@ -44,8 +44,10 @@ void ToProto(const TuneTrial& value, v1::TuneTrial* proto);
 void ToProto(const TuneResult& value, v1::TuneResult* proto);
 void ToProto(const Topology& value, v1::Topology* proto);
 void ToProto(const Finding& value, v1::Finding* proto);
+void ToProto(const DeviceLoad& value, v1::DeviceLoad* proto);
 void ToProto(const InstanceInfo& value, v1::Instance* proto);
 void ToProto(const StoredModel& value, v1::Model* proto);
 void ToProto(const StepProgress& value, v1::Progress* proto);
+void ToProto(const RequestRecord& value, v1::RequestRecord* proto);
 
 }  // namespace rumbo

@@ -244,6 +244,34 @@ void ToProto(const StepProgress& value, v1::Progress* proto) {
   RUMBO_SET(fraction);
 }
 
+void ToProto(const RequestRecord& value, v1::RequestRecord* proto) {
+  proto->set_sequence(value.sequence);
+  proto->set_ended_unix_s(value.ended_unix_s);
+  proto->set_id(value.id);
+  proto->set_model(value.model);
+  proto->set_instance_id(value.instance_id);
+  proto->set_app(value.app);
+  proto->set_uid(value.uid);
+  proto->set_priority(value.priority);
+  proto->set_outcome(value.outcome);
+  proto->set_ok(value.ok);
+  proto->set_prompt_tokens(value.prompt_tokens);
+  proto->set_cached_tokens(value.cached_tokens);
+  proto->set_completion_tokens(value.completion_tokens);
+  proto->set_queue_ms(value.queue_ms);
+  proto->set_ttft_ms(value.ttft_ms);
+  proto->set_total_ms(value.total_ms);
+  proto->set_decode_tok_s(value.decode_tok_s);
+}
+
+void ToProto(const DeviceLoad& value, v1::DeviceLoad* proto) {
+  proto->set_device(value.device);
+  RUMBO_SET(busy);
+  RUMBO_SET(power_watts);
+  RUMBO_SET(temperature_c);
+  proto->set_suspended(value.suspended);
+}
+
 #undef RUMBO_SET
 
 }  // namespace rumbo

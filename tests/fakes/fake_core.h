@@ -229,6 +229,7 @@ class FakeCore : public Core {
   void Explain(std::string, Callback<Explanation> done) override { done(Explanation{}); }
   void Advise(AdviceQuery, Callback<std::vector<AdviceRow>> done) override { done(std::vector<AdviceRow>{}); }
   void GetTopology(std::string, bool, Callback<Topology> done) override { done(Topology{}); }
+  void GetLoads(Callback<std::vector<DeviceLoad>> done) override { done(std::vector<DeviceLoad>{}); }
   void ListInstances(Callback<std::vector<InstanceInfo>> done) override { done(std::vector<InstanceInfo>{}); }
   std::shared_ptr<void> WatchInstances(std::function<void(const InstanceInfo&, bool)>) override {
     return nullptr;
@@ -237,6 +238,10 @@ class FakeCore : public Core {
     done(std::map<std::string, EngineStats>{});
   }
   void GetStatus(Callback<CoreStatus> done) override { done(CoreStatus{}); }
+  void ListRequests(uint64_t, Callback<std::vector<RequestRecord>> done) override {
+    done(std::vector<RequestRecord>{});
+  }
+  void ListProfiles(Callback<std::vector<ProfileInfo>> done) override { done(std::vector<ProfileInfo>{}); }
   void Drain(std::chrono::milliseconds, std::function<void()> done) override { done(); }
 
   static absl::Status NoModel(const std::string& name) {
