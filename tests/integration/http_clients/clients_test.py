@@ -19,6 +19,7 @@ import openai
 
 ARGS = None
 ADDRESS = None
+DAEMON = None
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "people": {"type": "integer"}},
           "required": ["city", "people"], "additionalProperties": False}
 
@@ -147,22 +148,6 @@ class OpenAiClient(unittest.TestCase):
                     text += event.delta
         self.assertEqual(text, answer.output_text)
 
-    def test_embeddings_come_as_base64_and_as_numbers(self):
-        texts = ["a cat", "a dog", "quantum field theory"]
-        # Without a wish this client asks for base64 and unpacks it.
-        packed = or_skip(lambda: self.client.embeddings.create(model="smollm2", input=texts))
-        plain = self.client.embeddings.create(model="smollm2", input=texts, encoding_format="float")
-        self.assertEqual([d.index for d in packed.data], [0, 1, 2])
-        for one, other in zip(packed.data, plain.data):
-            self.assertEqual(len(one.embedding), len(other.embedding))
-            self.assertLess(max(abs(a - b) for a, b in zip(one.embedding, other.embedding)), 1e-5)
-        self.assertNotEqual(packed.data[0].embedding, packed.data[2].embedding)
-        self.assertGreater(packed.usage.prompt_tokens, 3)
-        single = self.client.embeddings.create(model="smollm2", input="a cat")
-        self.assertGreater(sum(a * b for a, b in zip(single.data[0].embedding, packed.data[0].embedding)), 0.99)
-        with self.assertRaises(openai.NotFoundError):
-            self.client.embeddings.create(model="nothing", input="x")
-
     def test_tools_or_a_clear_refusal(self):
         tool = {"type": "function", "function": {"name": "add", "description": "adds two numbers", "parameters": {
             "type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}}}
@@ -285,19 +270,53 @@ class OllamaClient(unittest.TestCase):
             options={"temperature": 0, "num_predict": 60}))
         self.assertEqual(sorted(json.loads(answer.message.content)), ["city", "people"])
 
-    def test_embed(self):
-        answer = or_skip(lambda: self.client.embed(model="smollm2", input=["a cat", "quantum field theory"]))
-        self.assertEqual(len(answer.embeddings), 2)
-        self.assertNotEqual(answer.embeddings[0], answer.embeddings[1])
-        self.assertAlmostEqual(sum(x * x for x in answer.embeddings[0]), 1, places=3)
-        self.assertGreater(answer.prompt_eval_count, 3)
-        older = self.client.embeddings(model="smollm2", prompt="a cat").embedding
-        self.assertEqual(len(older), len(answer.embeddings[0]))
-
     def test_errors(self):
         with self.assertRaises(ollama.ResponseError) as missing:
             self.client.chat(model="nothing", messages=[{"role": "user", "content": "x"}])
         self.assertEqual(missing.exception.status_code, 404)
+
+
+class Vectors(unittest.TestCase):
+    """A model made to answer makes vectors in an instance of its own, loaded with a pooling."""
+
+    @classmethod
+    def setUpClass(cls):
+        loaded = subprocess.run([f"{ARGS.bin}/rumbo", "load", "smollm2", "--pooling", "mean", "--json"], env=DAEMON.env,
+                                check=True, stdout=subprocess.PIPE)
+        cls.instance = json.loads(loaded.stdout)["instance_id"]
+
+    @classmethod
+    def tearDownClass(cls):
+        subprocess.run([f"{ARGS.bin}/rumbo", "unload", cls.instance], env=DAEMON.env, check=True, stdout=subprocess.DEVNULL)
+
+    def setUp(self):
+        self.openai = openai.OpenAI(base_url=f"http://{ADDRESS}/v1", api_key="none", max_retries=0)
+        self.ollama = ollama.Client(host=f"http://{ADDRESS}")
+
+    def test_openai_as_base64_and_as_numbers(self):
+        texts = ["a cat", "a dog", "quantum field theory"]
+        # Without a wish this client asks for base64 and unpacks it.
+        packed = self.openai.embeddings.create(model="smollm2", input=texts)
+        plain = self.openai.embeddings.create(model="smollm2", input=texts, encoding_format="float")
+        self.assertEqual([d.index for d in packed.data], [0, 1, 2])
+        for one, other in zip(packed.data, plain.data):
+            self.assertEqual(len(one.embedding), len(other.embedding))
+            self.assertLess(max(abs(a - b) for a, b in zip(one.embedding, other.embedding)), 1e-5)
+        self.assertNotEqual(packed.data[0].embedding, packed.data[2].embedding)
+        self.assertGreater(packed.usage.prompt_tokens, 3)
+        single = self.openai.embeddings.create(model="smollm2", input="a cat")
+        self.assertGreater(sum(a * b for a, b in zip(single.data[0].embedding, packed.data[0].embedding)), 0.99)
+        with self.assertRaises(openai.NotFoundError):
+            self.openai.embeddings.create(model="nothing", input="x")
+
+    def test_ollama(self):
+        answer = self.ollama.embed(model="smollm2", input=["a cat", "quantum field theory"])
+        self.assertEqual(len(answer.embeddings), 2)
+        self.assertNotEqual(answer.embeddings[0], answer.embeddings[1])
+        self.assertAlmostEqual(sum(x * x for x in answer.embeddings[0]), 1, places=3)
+        self.assertGreater(answer.prompt_eval_count, 3)
+        older = self.ollama.embeddings(model="smollm2", prompt="a cat").embedding
+        self.assertEqual(len(older), len(answer.embeddings[0]))
 
 
 class OneSchedulerBehindAll(unittest.TestCase):
@@ -318,7 +337,7 @@ if __name__ == "__main__":
     parser.add_argument("--bin", required=True)
     parser.add_argument("--model", required=True)
     ARGS, rest = parser.parse_known_args()
-    daemon = Daemon(ARGS.bin, ARGS.model)
+    daemon = DAEMON = Daemon(ARGS.bin, ARGS.model)
     ADDRESS = daemon.address
     try:
         result = unittest.main(argv=[sys.argv[0]] + rest, exit=False, verbosity=2).result
