@@ -136,11 +136,11 @@ def get(port, path):
     return connection.getresponse().read().decode()
 
 
-def scenario(sink, folder, name, canary, extra=(), idle=3.0):
+def scenario(sink, folder, name, canary, extra=(), idle=3.0, real=True):
     """Returns (packets, places where the canary stands)."""
     with Daemon(folder / name, extra=["--log-level", "debug", *extra]) as daemon:
         model = "fake-model"
-        if (MODELS / "smollm2.gguf").exists():
+        if real and (MODELS / "smollm2.gguf").exists():
             daemon.cli("import", MODELS / "smollm2.gguf", "--name", "real")
             model = "real"
         exercise(daemon, model, canary)
@@ -162,7 +162,7 @@ def inside():
         sink = Sink(folder)
         try:
             packets, places = scenario(sink, folder, "quiet", canary, idle=idle)
-            traced, traced_places = scenario(sink, folder, "traced", canary, ["--traces", "http://" + COLLECTOR], 1.5)
+            traced, traced_places = scenario(sink, folder, "traced", canary, ["--traces", "http://" + COLLECTOR], 1.5, real=False)
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as leak:
                 leak.sendto(canary.encode(), ("192.0.2.80", 53))
             leaked = sink.packets()

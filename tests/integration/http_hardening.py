@@ -25,7 +25,7 @@ from harness import BIN, SKIP, Daemon, wait_until  # noqa: E402
 
 D = None
 FULL = os.environ.get("RUMBO_HARDENING") == "full"
-MANY = 10_000 if FULL else 1_500
+MANY = 10_000 if FULL else 1_000
 TOKEN = "hardening-canary-token-3f786850e387550f"
 MB = 1 << 20
 
@@ -335,7 +335,7 @@ class Crowds(unittest.TestCase):
     def test_t37_disconnects_at_any_point_free_everything(self):
         body = json.dumps(prompt(max_tokens=100000, stream=True, ignore_eos=True)).encode()
         request = head("POST", "/v1/completions", "Content-Type: application/json", f"Content-Length: {len(body)}") + b"\r\n" + body
-        rounds = 1000 if FULL else 200
+        rounds = 1000 if FULL else 100
         for i in range(rounds):
             s = connect()
             cut = (i * 37) % (len(request) + 200)
@@ -394,7 +394,7 @@ class Schemas(unittest.TestCase):
         worker = D.worker_pid("fake")
         before, before_worker = rss(), rss(worker)
         connection = http.client.HTTPConnection("127.0.0.1", D.port, timeout=60)
-        count = 10_000 if FULL else 600
+        count = 10_000 if FULL else 300
         for i in range(count):
             schema = {"type": "object", "properties": {f"field{i}": {"type": "string", "maxLength": i + 1}}}
             connection.request("POST", "/v1/completions", json.dumps(prompt(max_tokens=1, json_schema=schema)),
@@ -471,7 +471,7 @@ class Http2(unittest.TestCase):
             "settings": (self.frame(4, 0, 0, b"\0\x04\0\0\xff\xff") * 100 for _ in range(2_000)),
             "continuations": [self.frame(1, 0, 1, block)] + [self.frame(9, 0, 1, b"\x00\x01a\x01b" * 1000)] * 2_000,
             "one byte at a time": [self.frame(1, 4, 1, block)] + [self.frame(0, 0, 1, b"\0") * 100] * 2_000,
-            "rapid reset": (self.frame(1, 5, 2 * i + 1, block) + self.frame(3, 0, 2 * i + 1, b"\0\0\0\x08") for i in range(50_000)),
+            "rapid reset": (self.frame(1, 5, 2 * i + 1, block) + self.frame(3, 0, 2 * i + 1, b"\0\0\0\x08") for i in range(50_000 if FULL else 10_000)),
         }
         grown = {}
         for name, frames in floods.items():

