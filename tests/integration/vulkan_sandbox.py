@@ -31,7 +31,7 @@ def main():
         pid = instance["pid"]
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status, status
-        text = d.cli("run", "m", "--max-tokens", 2, "--temperature", 0, "Hello", timeout=300).stdout
+        text = d.cli("run", "m", "--max-tokens", 2, "--temperature", 0, "Hello", timeout=800).stdout
         assert text.strip(), "no answer"
         findings = {f["code"]: f for f in json.loads(d.cli("doctor", "--json", check=False).stdout)["findings"]}
         assert "llamacpp (vulkan) runs with" in findings["sandbox.level"]["text"], findings
