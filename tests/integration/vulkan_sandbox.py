@@ -31,13 +31,12 @@ def main():
         pid = instance["pid"]
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status, status
+        assert "libvulkan_lvp" in pathlib.Path(f"/proc/{pid}/maps").read_text(), "the worker has not loaded the renderer"
         text = d.cli("run", "m", "--max-tokens", 2, "--temperature", 0, "Hello", timeout=800).stdout
         assert text.strip(), "no answer"
         findings = {f["code"]: f for f in json.loads(d.cli("doctor", "--json", check=False).stdout)["findings"]}
         assert "llamacpp (vulkan) runs with" in findings["sandbox.level"]["text"], findings
         assert findings.get("sandbox.denied", {}).get("severity") != "broken", findings
-        log = (d.dir / "log").read_text(errors="replace")
-        assert "llvmpipe" in log or "Vulkan0" in log, "the log names no Vulkan device"
         print("answered from inside:", findings["sandbox.level"]["text"])
         if "sandbox.denied" in findings:
             print("and did without:", findings["sandbox.denied"]["text"])
