@@ -43,6 +43,11 @@ class DraftingPort final : public FakePort {
     }
     clock_->now += guess_cost;
   }
+  bool Truncate(SequenceId sequence, uint32_t length) override {
+    auto& tokens = seen_[static_cast<size_t>(sequence)];
+    tokens.resize(std::min<size_t>(tokens.size(), length));
+    return FakePort::Truncate(sequence, length);
+  }
   void Accepted(SequenceId, uint32_t count) override { accepted += count; }
   void StopDrafting(SequenceId) override { ++stopped; }
 
@@ -114,9 +119,12 @@ TEST_F(DraftTest, GuessesChangeNoAnswerAndSaveSteps) {
     EXPECT_EQ(a->text, Expected({1, 2, 3}, 60)) << wrong_every;
     EXPECT_EQ(b->text, Expected({4, 5}, 40));
     EXPECT_EQ(c->text, Expected({6}, 50));
-    EXPECT_EQ(a->finished.accepted_tokens + b->finished.accepted_tokens + c->finished.accepted_tokens,
+    // Guesses that were right but lie behind an answer's end are nobody's tokens.
+    EXPECT_LE(a->finished.accepted_tokens + b->finished.accepted_tokens + c->finished.accepted_tokens,
               port_->accepted);
-    if (wrong_every == 0) EXPECT_LT(port_->decodes, 25);
+    if (wrong_every == 0) {
+      EXPECT_LT(port_->decodes, 25);
+    }
   }
 }
 

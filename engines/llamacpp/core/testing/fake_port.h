@@ -13,7 +13,7 @@
 // that a prefix taken from the wrong sequence or cut at the wrong place changes the answer.
 namespace rumbo {
 
-class FakePort final : public ModelPort {
+class FakePort : public ModelPort {
  public:
   static constexpr uint32_t kVocabulary = 1000;
   static constexpr TokenId kEnd = 0;
