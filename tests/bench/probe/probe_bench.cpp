@@ -172,6 +172,7 @@ void WatchThroughTheDaemon(int seconds) {
 int Main(int argc, char** argv) {
   std::string captures = std::string("../shared/captures");
   int watch_seconds = 60;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured stays where the rest is cut off
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::string(argv[i]) == "--captures") captures = argv[i + 1];
     if (std::string(argv[i]) == "--watch-seconds") watch_seconds = std::atoi(argv[i + 1]);
