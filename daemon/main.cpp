@@ -29,6 +29,8 @@
 #include "daemon/options.h"
 #include "daemon/rpc/server.h"
 #include "daemon/store/calibration_store.h"
+#include "daemon/store/checked_launcher.h"
+#include "daemon/store/library.h"
 #include "daemon/store/measurement_log.h"
 #include "daemon/store/store.h"
 #include "daemon/supervisor/helpers.h"
@@ -173,6 +175,23 @@ absl::StatusOr<HttpOptions> HttpOptionsOf(const DaemonOptions& options) {
   return http;
 }
 
+FetchSettings FetchSettingsOf(const DaemonOptions& options) {
+  FetchSettings fetch;
+  std::vector<std::string> hubs = SplitList(options.hub);
+  if (!hubs.empty()) {
+    fetch.hub = hubs.front();
+    fetch.hub_mirrors.assign(hubs.begin() + 1, hubs.end());
+  }
+  fetch.registry = options.registry;
+  fetch.named_hosts = SplitList(options.fetch_hosts);
+  fetch.token_file = options.hub_token_file;
+  fetch.proxy = options.fetch_proxy;
+  fetch.rate = static_cast<uint64_t>(options.fetch_rate_kib) * kKiB;
+  fetch.connections = static_cast<int>(options.fetch_connections);
+  fetch.offline = options.offline;
+  return fetch;
+}
+
 // Which doors the service manager opened for us: of each kind one at most; where they stand wins over the
 // options.
 absl::Status Adopt(std::vector<InheritedListener>& inherited, DaemonOptions& options, int* local, int* tcp) {
@@ -241,8 +260,8 @@ int Run(DaemonOptions options) {
   auto topology = NewTopologySource(bin, options.cache_dir, aux.get(), options.hardware_root);
   auto inspector = NewModelInspector(bin, aux.get());
   auto store = NewModelStore(
-      options.state_dir, [bin](const std::string& path) { return InspectFile(bin, path); }, disk.get(),
-      &wall);
+      {.dir = options.state_dir, .quota = static_cast<Bytes>(options.store_quota_gib) * kGiB},
+      [bin](const std::string& path) { return InspectFile(bin, path); }, disk.get(), &wall);
   auto learn = NewThreadExecutor("rumbo-learn");
   Calibration calibration;
   std::unique_ptr<MeasurementLog> measurements;
@@ -260,6 +279,8 @@ int Run(DaemonOptions options) {
                                  .journal = &journal,
                                  .cache_dir = options.cache_dir},
                                 programs);
+  auto look = NewThreadExecutor("rumbo-look");
+  CheckedLauncher checked(launcher.get(), store.get(), look.get());
 
   CoreOptions core_options;
   core_options.queue_limit = static_cast<uint32_t>(options.queue_limit);
@@ -269,7 +290,7 @@ int Run(DaemonOptions options) {
   core_options.disk_cache_bytes = static_cast<uint64_t>(options.prompt_cache_mib) << 20;
   Core::Parts parts;
   parts.executor = executor.get();
-  parts.launcher = launcher.get();
+  parts.launcher = &checked;
   parts.store = store.get();
   parts.inspector = inspector.get();
   parts.topology = topology.get();
@@ -280,8 +301,16 @@ int Run(DaemonOptions options) {
   for (const EngineProgram& program : programs) parts.engines.push_back(program.engine);
   auto core = Core::Create(core_options, parts);
 
+  auto library = ModelLibrary::Create({.core = core.get(),
+                                       .store = store.get(),
+                                       .aux = aux.get(),
+                                       .bin_dir = bin,
+                                       .fetch = FetchSettingsOf(options),
+                                       .cache_roots = SplitList(options.model_caches)});
+
   std::string http_address;
   RpcHooks hooks;
+  hooks.library = library.get();
   hooks.http_address = [&http_address] { return http_address; };
   hooks.drain = [](milliseconds) { ::kill(::getpid(), SIGTERM); };
   hooks.catalog = &BuiltInCatalog();
@@ -351,7 +380,9 @@ int Run(DaemonOptions options) {
   if (http) http->Stop(milliseconds(100));
   json.Connect(nullptr);
   (*rpc)->Stop(milliseconds(100));
+  library.reset();
   core.reset();
+  look.reset();
   launcher.reset();
   spdlog::info("bye");
   return 0;

@@ -155,6 +155,33 @@ const std::vector<Row>& Rows() {
       {{"hardware-root", "RUMBO_HARDWARE_ROOT", "DIR", "/",
         "Folder below which the machine's /sys, /proc and /dev are read; another one than / is for tests."},
        Path(&DaemonOptions::hardware_root)},
+      {{"offline", "RUMBO_OFFLINE", "on|off", "off", "Download nothing; no socket leaves this machine."},
+       Switch(&DaemonOptions::offline)},
+      {{"hub", "RUMBO_HUB", "URL,...", "https://huggingface.co",
+        "The hub that hf: names, then mirrors of it."},
+       Text(&DaemonOptions::hub)},
+      {{"hub-token-file", "RUMBO_HUB_TOKEN_FILE", "FILE", "none",
+        "A file with the token for gated and private models; sent to the hub and nowhere else."},
+       Path(&DaemonOptions::hub_token_file)},
+      {{"registry", "RUMBO_REGISTRY", "URL", "https://registry.ollama.ai",
+        "The registry that ollama: names."},
+       Text(&DaemonOptions::registry)},
+      {{"fetch-hosts", "RUMBO_FETCH_HOSTS", "NAME[:PORT],...", "none",
+        "Hosts inside your own network that downloads may reach, also by redirects."},
+       AnyText(&DaemonOptions::fetch_hosts)},
+      {{"fetch-proxy", "RUMBO_FETCH_PROXY", "URL", "https_proxy, all_proxy",
+        "Proxy for downloads; never used for loopback."},
+       AnyText(&DaemonOptions::fetch_proxy)},
+      {{"fetch-rate", "RUMBO_FETCH_RATE", "KIB_PER_S", "0", "Most that one download takes; 0: no bound."},
+       Number(&DaemonOptions::fetch_rate_kib, 0, 1'000'000'000)},
+      {{"fetch-connections", "RUMBO_FETCH_CONNECTIONS", "N", "4", "Connections at once for one file."},
+       Number(&DaemonOptions::fetch_connections, 1, 16)},
+      {{"store-quota", "RUMBO_STORE_QUOTA", "GIB", "0",
+        "Most that stored models and downloads take; 0: no bound."},
+       Number(&DaemonOptions::store_quota_gib, 0, 1'000'000)},
+      {{"model-caches", "RUMBO_MODEL_CACHES", "KIND:PATH,...", "their usual places",
+        "Where other programs keep models (huggingface, ollama, lmstudio), for `rumbo models adopt`."},
+       AnyText(&DaemonOptions::model_caches)},
       {{"log-level", "RUMBO_LOG_LEVEL", "LEVEL", "info",
         "error, warning, info or debug; prompts are never logged."},
        SetLevel},
@@ -241,6 +268,8 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
   options.config = DefaultConfigFile();
   options.log_level = "info";
   options.socket_users = "own";
+  options.hub = "https://huggingface.co";
+  options.registry = "https://registry.ollama.ai";
 
   std::vector<std::pair<const Row*, std::string>> flags;
   bool config_named = std::getenv("RUMBO_CONFIG") != nullptr;

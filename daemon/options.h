@@ -36,6 +36,16 @@ struct DaemonOptions {
   int64_t prompt_cache_mib = 2048;
   bool isolate = true;
   bool sandbox = true;
+  std::string hub;             // "https://...[,mirror,...]"
+  std::string registry;        // "https://..."
+  std::string fetch_hosts;     // "name[:port],..."
+  std::string hub_token_file;  // "" none
+  std::string fetch_proxy;     // "" as the environment says
+  int64_t fetch_rate_kib = 0;  // KiB per second
+  int64_t fetch_connections = 4;
+  int64_t store_quota_gib = 0;
+  bool offline = false;
+  std::string model_caches;  // "kind:path,..."; "" the usual places
   bool help = false;
   bool version = false;
   bool print_docs = false;

@@ -77,7 +77,7 @@ absl::Status EnterLandlock(const SandboxOptions& options, SandboxReport* report)
   attr.handled_access_fs = AllFsAccess(report->landlock_abi);
   size_t size = sizeof attr.handled_access_fs;
   if (abi >= 4) {
-    attr.handled_access_net = kNetBindTcp | kNetConnectTcp;
+    attr.handled_access_net = options.allow_internet ? kNetBindTcp : kNetBindTcp | kNetConnectTcp;
     size = 2 * sizeof(uint64_t);
   }
   if (abi >= 6) {
@@ -155,10 +155,20 @@ absl::Status AddRules(scmp_filter_ctx filter, const SandboxOptions& options) {
   };
   bool ok = true;
   for (const char* name : kDenied) {
-    if (options.allow_unix_sockets && (std::string_view(name) == "connect")) continue;
+    if ((options.allow_unix_sockets || options.allow_internet) && (std::string_view(name) == "connect"))
+      continue;
+    // A resolver binds the source of its questions.
+    if (options.allow_internet && std::string_view(name) == "bind") continue;
     ok = ok && add(name);
   }
-  if (options.allow_unix_sockets) {
+  if (options.allow_internet) {
+    // Internet and Unix stream and datagram sockets, and netlink, by which libc learns its own addresses.
+    ok = ok && seccomp_rule_add(filter, deny, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_GT, AF_NETLINK)) == 0;
+    for (uint64_t family = AF_UNIX; family < AF_NETLINK; ++family) {
+      if (family == AF_UNIX || family == AF_INET || family == AF_INET6) continue;
+      ok = ok && seccomp_rule_add(filter, deny, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_EQ, family)) == 0;
+    }
+  } else if (options.allow_unix_sockets) {
     ok = ok && seccomp_rule_add(filter, deny, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX)) == 0;
     ok = ok && seccomp_rule_add(filter, deny, SCMP_SYS(socketpair), 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX)) == 0;
   } else {

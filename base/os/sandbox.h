@@ -19,7 +19,9 @@ struct SandboxOptions {
   // Device nodes that stay readable, writable and open to ioctl.
   std::vector<std::string> devices;
   bool allow_unix_sockets = false;  // AF_UNIX; other families are always denied
-  bool allow_threads = true;        // false: clone, fork and vfork are denied too
+  // TCP and UDP towards others, as a client; for the one program that downloads. Includes allow_unix_sockets.
+  bool allow_internet = false;
+  bool allow_threads = true;  // false: clone, fork and vfork are denied too
   bool deny_exec = true;
   bool deny_jit = false;  // no memory that turns executable but from files: libraries load, code is not made
   // 0: left as it is.

@@ -208,6 +208,7 @@ class CoreImpl final : public Core {
   // core_room.cpp
   void Place(const std::string& instance_id);
   std::vector<PlanVariant> VariantsOf(const std::string& model) const;
+  absl::Status CheckLoadable(const std::string& model) const;
   void WaitForRoom(Instance& instance, PlanRequest request);
   void LeaveRoomQueue(Instance& instance);
   bool BehindAnother(const Instance& instance) const;

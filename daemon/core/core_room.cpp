@@ -31,8 +31,23 @@ std::vector<PlanVariant> CoreImpl::VariantsOf(const std::string& model) const {
   std::vector<PlanVariant> variants;
   const auto it = models_.find(model);
   if (it == models_.end()) return variants;
-  for (const StoredVariant& v : it->second.variants) variants.push_back({v.id, v.descriptor, v.sha256});
+  for (const StoredVariant& v : it->second.variants) {
+    if (v.state == "complete") variants.push_back({v.id, v.descriptor, v.sha256});
+  }
   return variants;
+}
+
+// Why nothing of a model can be loaded; OK where something can.
+absl::Status CoreImpl::CheckLoadable(const std::string& model) const {
+  const auto it = models_.find(model);
+  if (it == models_.end() || !VariantsOf(model).empty() || it->second.variants.empty())
+    return absl::OkStatus();
+  const bool incomplete = it->second.variants[0].state == "incomplete";
+  return Error(absl::StatusCode::kFailedPrecondition, Reason::kModelInvalid,
+               model + (incomplete ? " is not downloaded to its end"
+                                   : " is damaged: a stored file is missing or changed"),
+               incomplete ? "`rumbo pull` goes on with it."
+                          : "`rumbo models verify " + model + "` says more; pull or import it again.");
 }
 
 // Plans, makes room, reserves, launches; called again when room was made. Nothing is stopped unless a plan
@@ -42,6 +57,8 @@ void CoreImpl::Place(const std::string& instance_id) {
   if (found == nullptr || found->stopping || found->info.state != InstanceState::kStarting) return;
   Instance& instance = *found;
   if (!instance.waits_for.empty()) return;  // Remove() comes back here
+  if (const absl::Status loadable = CheckLoadable(instance.spec.model); !loadable.ok())
+    return FailLoad(instance, loadable);
   RefreshMemory();
   PlanRequest request =
       MakePlanRequest(instance.spec.model, VariantsOf(instance.spec.model), instance.spec.workload,

@@ -27,8 +27,12 @@ struct RpcOptions {
   int64_t started_unix_s = 0;
 };
 
-// What AdminService needs that the core does not know.
+class ModelLibrary;  // daemon/store/library.h
+
+// What the services need that the core does not know.
 struct RpcHooks {
+  ModelLibrary* library =
+      nullptr;  // pulls, searches, the preflight; nullptr: those calls answer UNIMPLEMENTED
   std::function<std::string()> http_address;                   // "" where HTTP is off
   std::function<void(std::chrono::milliseconds limit)> drain;  // begins the end of the process
   std::function<std::vector<Finding>()> own_findings;          // the daemon's part of the doctor

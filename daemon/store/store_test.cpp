@@ -31,9 +31,10 @@ class StoreTest : public ::testing::Test, public WallClock {
 
   void Reopen() {
     store_ = NewModelStore(
-        dir_ + "/state",
+        {.dir = dir_ + "/state"},
         [this](const std::string& path) -> absl::StatusOr<ModelDescriptor> {
-          const auto data = ReadFile(path, 1 << 20);
+          // A folder, or a part of a set, counts as what its first file is.
+          const auto data = ReadFile(fs::is_directory(path) ? path + "/model.safetensors" : path, 1 << 20);
           if (!data.ok()) return data.status();
           if (data->rfind("model", 0) != 0) {
             return Error(absl::StatusCode::kInvalidArgument, Reason::kModelInvalid, "not a model");
@@ -80,7 +81,7 @@ class StoreTest : public ::testing::Test, public WallClock {
 
   std::string dir_;
   ManualExecutor executor_;
-  std::unique_ptr<ModelStore> store_;
+  std::unique_ptr<ModelKeeper> store_;
   int inspected_ = 0;
 };
 
@@ -184,6 +185,99 @@ TEST_F(StoreTest, ACutBlobIsListedAsDamaged) {
   ::chmod(blob.c_str(), 0600);
   fs::resize_file(blob, 3);
   EXPECT_EQ(List()[0].variants[0].state, "damaged");
+}
+
+TEST_F(StoreTest, SplitSetIsOneModelUnderItsOwnNames) {
+  Write("m-00001-of-00002.gguf", "model part one");
+  Write("m-00002-of-00002.gguf", "and part two");
+  const auto model = Import({.path = dir_ + "/m-00001-of-00002.gguf", .name = "m"});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<std::string>& files = model->variants[0].files;
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(fs::path(files[0]).filename(), "m-00001-of-00002.gguf");
+  EXPECT_EQ(fs::path(files[1]).filename(), "m-00002-of-00002.gguf");
+  EXPECT_EQ(fs::hard_link_count(files[0]), 2u);
+  EXPECT_EQ(model->variants[0].descriptor.file_bytes, 26u);
+  EXPECT_EQ(BlobCount(), 2);
+  fs::remove(files[1]);
+  EXPECT_EQ(List()[0].variants[0].state, "damaged");
+  EXPECT_EQ(*Delete("m"), 26u);
+  EXPECT_EQ(BlobCount(), 0);
+  EXPECT_TRUE(fs::is_empty(dir_ + "/state/sets"));
+}
+
+TEST_F(StoreTest, SplitSetsAreRefusedByWhatIsMissing) {
+  Write("m-00001-of-00003.gguf", "model part one");
+  Write("m-00002-of-00003.gguf", "model part two");
+  const auto missing = Import({.path = dir_ + "/m-00001-of-00003.gguf", .name = "m"});
+  EXPECT_NE(MessageOf(missing.status()).find("part 3 of 3 is missing"), std::string::npos)
+      << missing.status();
+  Write("m-00003-of-00003.gguf", "model part three");
+  const auto second = Import({.path = dir_ + "/m-00002-of-00003.gguf", .name = "m"});
+  EXPECT_EQ(ReasonOf(second.status()), Reason::kInvalidArgument);
+  EXPECT_EQ(BlobCount(), 0);
+}
+
+TEST_F(StoreTest, FoldersOfSafetensorsAreTakenAndPicklesRefused) {
+  fs::create_directory(dir_ + "/f");
+  Write("f/config.json", "{}");
+  Write("f/pytorch_model.bin", "code");
+  EXPECT_NE(MessageOf(Import({.path = dir_ + "/f", .name = "f"}).status()).find("pickle"), std::string::npos);
+  Write("f/model.safetensors", "model s");
+  const auto model = Import({.path = dir_ + "/f", .name = "f"});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->variants[0].files.size(), 2u);
+  EXPECT_EQ(BlobCount(), 2);
+  EXPECT_NE(MessageOf(Import({.path = Write("x.pt", "model"), .name = "x"}).status()).find("pickle"),
+            std::string::npos);
+}
+
+TEST_F(StoreTest, AdoptedFilesStayWhereTheyAre) {
+  const std::string path = Write("theirs.gguf", "model t");
+  const auto model = Import({.path = "link:" + path, .name = "t"});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->variants[0].files[0], path);
+  EXPECT_EQ(BlobCount(), 0);
+  EXPECT_EQ(*Delete("t"), 0u);
+  EXPECT_TRUE(fs::exists(path));
+  const std::string rotten = Write("sha256-" + std::string(64, 'a'), "model r");
+  EXPECT_EQ(ReasonOf(Import({.path = "link:" + rotten, .name = "r"}).status()), Reason::kHashMismatch);
+}
+
+TEST_F(StoreTest, AChangedBlobIsNotLaunched) {
+  const auto model = Import({.path = Write("a", "model a"), .name = "a"});
+  ASSERT_TRUE(model.ok());
+  const std::string blob = model->variants[0].files[0];
+  EXPECT_TRUE(store_->CheckUnchanged({blob, "/unknown"}).ok());
+  ::chmod(blob.c_str(), 0600);
+  fs::last_write_time(blob, fs::file_time_type::clock::now() + std::chrono::hours(1));
+  EXPECT_TRUE(store_->CheckUnchanged({blob}).ok()) << "touched, not changed";
+  std::ofstream(blob, std::ios::binary) << "model b";
+  fs::last_write_time(blob, fs::file_time_type::clock::now() + std::chrono::hours(2));
+  EXPECT_EQ(ReasonOf(store_->CheckUnchanged({blob})), Reason::kHashMismatch);
+  EXPECT_EQ(List()[0].variants[0].state, "damaged");
+}
+
+TEST_F(StoreTest, ReferenceCountsAndGarbage) {
+  ASSERT_TRUE(Import({.path = Write("a", "model a"), .name = "a"}).ok());
+  std::ofstream(dir_ + "/state/blobs/sha256-" + std::string(64, '0')) << "stray";
+  for (const bool dry : {true, false}) {
+    absl::StatusOr<Garbage> garbage = Internal("no answer");
+    store_->Collect(dry, {}, [&](absl::StatusOr<Garbage> found) { garbage = std::move(found); });
+    executor_.RunReady();
+    ASSERT_TRUE(garbage.ok()) << garbage.status();
+    EXPECT_EQ(garbage->items.size(), 1u);
+    EXPECT_EQ(BlobCount(), dry ? 2 : 1);
+  }
+}
+
+TEST_F(StoreTest, QuotaIsKept) {
+  store_ = NewModelStore(
+      {.dir = dir_ + "/state", .quota = 1},
+      [](const std::string&) { return ModelDescriptor{.format = "gguf"}; }, &executor_, this);
+  const auto result = Import({.path = Write("a", "model a"), .name = "a"});
+  EXPECT_EQ(ReasonOf(result.status()), Reason::kDiskFull) << result.status();
+  EXPECT_EQ(BlobCount(), 0);
 }
 
 TEST_F(StoreTest, FullDiskIsSaidAndLeavesNothing) {

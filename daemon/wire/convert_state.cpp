@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "daemon/wire/convert.h"
 
 namespace rumbo {
@@ -234,6 +236,13 @@ void ToProto(const StoredModel& value, v1::Model* proto) {
     out->set_state(variant.state);
     for (const std::string& capability : descriptor.capabilities) out->add_capabilities(capability);
     out->set_added_unix_s(variant.added_unix_s);
+    const auto fact = [&](const char* key) {
+      const auto it = descriptor.metadata.find(key);
+      return it == descriptor.metadata.end() ? std::string() : it->second;
+    };
+    out->set_source(fact("rumbo.source"));
+    if (const std::string done = fact("rumbo.done_bytes"); !done.empty())
+      out->set_done_bytes(std::strtoull(done.c_str(), nullptr, 10));
   }
 }
 

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -211,6 +212,30 @@ std::optional<Error> LoadInSight(const Session& session, const Client& client, I
   return loaded ? std::nullopt : std::optional(loaded.error());
 }
 
+// Where the store does not know the model and the daemon's list of short names does: pulls what fits.
+std::optional<Error> PullWhereNamed(const Session& session, const Client& client, Interrupts& interrupts) {
+  const std::string& name = session.options.subject;
+  const auto known = client.GetModel(name);
+  if (known || known.error().code != Code::kNotFound) return std::nullopt;
+  const auto hits = client.Search(name);
+  if (!hits) return std::nullopt;
+  const bool listed = std::any_of(hits->hits.begin(), hits->hits.end(), [&](const SearchHit& hit) {
+    return hit.origin == "list" && (hit.reference == name || hit.reference.rfind(name + ":", 0) == 0);
+  });
+  if (!listed) return std::nullopt;
+  Note(session.err, Safe(name) + " is not here yet; pulling it (Ctrl-C pauses)");
+  ProgressLine line(session.err);
+  CallOptions call;
+  call.cancel = interrupts.token();
+  const auto model = client.Pull(
+      {.reference = name, .name = name}, [&](const Progress& p) { line.Show(p); }, call,
+      [&](const PullPlan& plan) {
+        line.Clear();
+        std::fputs(RenderPullChoice(plan, session.err).c_str(), stderr);
+      });
+  return model ? std::nullopt : std::optional(model.error());
+}
+
 }  // namespace
 
 int RunInference(const Session& session) {
@@ -238,6 +263,8 @@ int RunInference(const Session& session) {
   auto client = Client::Connect({.start_daemon = true, .app = "rumbo", .on_start = on_start});
   if (!client) return Fail(client.error());
 
+  if (const auto error = PullWhereNamed(session, *client, interrupts))
+    return interrupts.requested() ? kExitInterrupted : Fail(*error);
   bool raw = options.raw;
   if (!raw && LacksTemplate(*client, options.subject)) {
     Note(session.err,

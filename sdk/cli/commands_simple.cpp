@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 
@@ -71,7 +73,28 @@ int Ps(const Client& client, const Session& s) {
   return list ? Show(s, list->wire, RenderInstances(*list, std::time(nullptr), s.out)) : Fail(list.error());
 }
 
+int Adopt(const Client& client, const Session& s) {
+  auto models = client.Adopt(s.options.words, !s.options.dry_run);
+  return models ? Show(s, models->wire, RenderCached(*models, s.out)) : Fail(models.error());
+}
+
 int Models(const Client& client, const Session& s) {
+  const std::string& action = s.options.subject;
+  if (action == "search") {
+    auto hits = client.Search(Join(s.options.words, " "), s.options.hub);
+    return hits ? Show(s, hits->wire, RenderSearch(*hits, s.out)) : Fail(hits.error());
+  }
+  if (action == "gc") {
+    auto garbage = client.CollectGarbage(s.options.dry_run);
+    return garbage ? Show(s, garbage->wire, RenderGarbage(*garbage, s.options.dry_run, s.out))
+                   : Fail(garbage.error());
+  }
+  if (action == "adopt") return Adopt(client, s);
+  if (!action.empty()) {
+    PrintError("models has no action \"" + Safe(action) + "\"",
+               "It has search, verify, gc, export and adopt.");
+    return kExitUsage;
+  }
   auto list = client.Models();
   return list ? Show(s, list->wire, RenderModels(*list, s.out)) : Fail(list.error());
 }
@@ -90,10 +113,31 @@ int Remove(const Client& client, const Session& s) {
   return kExitOk;
 }
 
+// Writes the files that mend something; the first error ends it.
+int WriteFiles(const CheckReport& report, const std::string& folder) {
+  for (const auto& r : report.results) {
+    if (r.file_name.empty()) continue;
+    if (r.file_name.find('/') != std::string::npos || r.file_name[0] == '.') continue;
+    const std::string path = AbsolutePath(folder) + "/" + r.file_name;
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << r.file_content;
+    file.close();
+    if (!file) {
+      PrintError("cannot write " + Safe(path), "Give an existing folder.");
+      return kExitFailed;
+    }
+    std::fprintf(stderr, "wrote %s\n", Safe(path).c_str());
+  }
+  return kExitOk;
+}
+
 int Check(const Client& client, const Session& s) {
-  auto report = client.CheckModel(s.options.subject);
+  auto report = client.CheckModel(NameOrPath(s.options.subject), {}, s.options.engine);
   if (!report) return Fail(report.error());
   const int shown = Show(s, report->wire, RenderCheck(*report, s.out));
+  if (!s.options.write_to.empty()) {
+    if (const int written = WriteFiles(*report, s.options.write_to); written != kExitOk) return written;
+  }
   const bool broken = std::any_of(report->results.begin(), report->results.end(),
                                   [](const CheckResult& r) { return r.severity == "broken"; });
   return broken ? kExitFailed : shown;

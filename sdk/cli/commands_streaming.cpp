@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/bytes.h"
@@ -92,6 +93,49 @@ int Tune(const Session& s, const Client& client, ProgressLine& line, const CallO
   return Print(text) ? kExitOk : kExitFailed;
 }
 
+int ShowPlan(const Session& s, const Result<PullPlan>& plan) {
+  if (!plan) return Fail(plan.error());
+  if (!Print(s.options.json ? plan->wire.ToJson() + "\n" : RenderPullPlan(*plan, s.out))) return kExitFailed;
+  for (const auto& candidate : plan->candidates) {
+    if (candidate.chosen) return candidate.fit == "does not fit" ? kExitRefused : kExitOk;
+  }
+  return kExitRefused;
+}
+
+int ShowVerified(const Session& s, const Result<VerifiedModels>& result) {
+  if (!result) return Fail(result.error());
+  if (!Print(s.options.json ? result->wire.ToJson() + "\n" : RenderVerified(*result, s.out)))
+    return kExitFailed;
+  for (const auto& model : result->models) {
+    if (model.state == "damaged" || model.state == "missing") return kExitFailed;
+  }
+  return kExitOk;
+}
+
+int Pull(const Session& s, const Client& client, const CallOptions& call, ProgressLine& line) {
+  const auto show = [&line](const Progress& progress) { line.Show(progress); };
+  const PullRequest request{s.options.subject, s.options.name, false, s.options.replace, s.options.force};
+  if (s.options.pause) {
+    const auto stopped = client.StopPull(s.options.subject);
+    if (!stopped) return Fail(stopped.error());
+    Print(s.options.json ? std::string("{\n  \"stopped\": ") + (*stopped ? "true" : "false") + "\n}\n"
+          : *stopped     ? "paused; `rumbo pull` goes on\n"
+                         : "nothing of that name is being pulled\n");
+    return *stopped ? kExitOk : kExitNotFound;
+  }
+  if (s.options.plan) {
+    const auto plan = client.PlanPull(request, show, call);
+    line.Clear();
+    return ShowPlan(s, plan);
+  }
+  const auto model = client.Pull(request, show, call, [&](const PullPlan& plan) {
+    line.Clear();
+    if (s.err.terminal) std::fputs(RenderPullChoice(plan, s.err).c_str(), stderr);
+  });
+  line.Clear();
+  return ShowModel(s, model);
+}
+
 }  // namespace
 
 int RunStreamingCommand(const Session& session) {
@@ -123,10 +167,26 @@ int RunStreamingCommand(const Session& session) {
         client->Import({path, name, options.sha256, options.replace, options.variant}, show, call);
     line.Clear();
     code = ShowModel(session, model);
-  } else {
-    const auto model = client->Pull({options.subject, options.name, false}, show, call);
+  } else if (options.command == "models" && options.subject == "verify") {
+    const auto result = client->Verify(options.words, show, call);
     line.Clear();
-    code = ShowModel(session, model);
+    code = ShowVerified(session, result);
+  } else if (options.command == "models") {
+    if (options.words.size() != 2) {
+      PrintError("export needs a model and a folder", "`rumbo models export MODEL FOLDER`");
+      return kExitUsage;
+    }
+    const auto files = client->Export(options.words[0], AbsolutePath(options.words[1]), show, call);
+    line.Clear();
+    if (!files) {
+      code = Fail(files.error());
+    } else {
+      std::string text;
+      for (const auto& path : files->paths) text += Safe(path) + "\n";
+      Print(options.json ? files->wire.ToJson() + "\n" : text);
+    }
+  } else {
+    code = Pull(session, *client, call, line);
   }
   return stop.stop_requested() && code != kExitOk ? kExitInterrupted : code;
 }

@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
   if (options.command == "top") return RunTop(session);
   if (options.command == "launch") return RunLaunch(session);
   if (options.command == "load" || options.command == "import" || options.command == "pull" ||
-      options.command == "tune") {
+      options.command == "tune" ||
+      (options.command == "models" && (options.subject == "verify" || options.subject == "export"))) {
     return RunStreamingCommand(session);
   }
   return RunSimpleCommand(session);

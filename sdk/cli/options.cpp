@@ -95,7 +95,14 @@ class CommandLine {
   }
 
   void AddModelCommands() {
-    Command("models", "Models in the store");
+    CLI::App* models =
+        Command("models",
+                "Models in the store; also: search WORDS, verify [MODEL...], gc, export MODEL FOLDER, adopt");
+    models->add_option("ACTION", options_.subject,
+                       "search, verify, gc, export or adopt; without it, the list");
+    models->add_option("WORDS", options_.words, "What the action is about");
+    models->add_flag("--dry-run", options_.dry_run, "gc, adopt: only say what would be done");
+    models->add_flag("--hub", options_.hub, "search: also ask the hub");
     CLI::App* import = Command("import", "Take a model file into the store");
     Subject(import, "PATH", "A model file");
     import->add_option("--name", options_.name, "Name for apps; by default the file's");
@@ -106,9 +113,17 @@ class CommandLine {
     CLI::App* pull = Command("pull", "Bring a model from a hub");
     Subject(pull, "REFERENCE", "What to bring");
     pull->add_option("--name", options_.name, "Name for apps");
+    pull->add_flag("--plan", options_.plan,
+                   "Only say which variants there are, which fit, and which it would take");
+    pull->add_flag("--force", options_.force, "Take it even where it does not fit this machine");
+    pull->add_flag("--replace", options_.replace, "Replace another model of that name");
+    pull->add_flag("--pause", options_.pause, "Pause the download of a model for everybody; give its name");
     Subject(Command("show", "One model in full"), "MODEL", "Name of a model");
     Subject(Command("rm", "Delete a model"), "MODEL", "Name of a model");
-    Subject(Command("check", "Look for what will go wrong with a model"), "MODEL", "Name of a model");
+    CLI::App* check = Command("check", "Look for what will go wrong with a model");
+    Subject(check, "MODEL", "Name of a model, or path of a model file or folder");
+    check->add_option("--engine", options_.engine, "Also what is known of this engine");
+    check->add_option("--write", options_.write_to, "Folder for files that mend what was found");
     Subject(Command("unload", "End the instances of a model"), "MODEL",
             "Name of a model, or id of an instance");
     CLI::App* pin = Command("pin", "Keep a model loaded, also after a restart");

@@ -26,6 +26,17 @@ struct Options {
   std::string sha256;
   bool replace = false;
   std::string variant;
+  bool plan = false;   // pull: only say what would be taken
+  bool pause = false;  // pull: stop the one under way
+  bool force = false;  // pull: also what does not fit
+
+  // models
+  bool dry_run = false;
+  bool hub = false;
+
+  // check
+  std::string engine;
+  std::string write_to;  // folder for the files that mend something
 
   // plan, load, advise
   Workload workload;

@@ -26,6 +26,13 @@ std::string RenderTop(const DaemonStatus& status, const InstanceList& list,
                       const Screen& screen);
 std::string RenderModels(const ModelList& list, const Screen& screen);
 std::string RenderModel(const ModelDetails& details, const Screen& screen);
+std::string RenderPullPlan(const PullPlan& plan, const Screen& screen);
+// One line: what is taken and why.
+std::string RenderPullChoice(const PullPlan& plan, const Screen& screen);
+std::string RenderSearch(const SearchHits& hits, const Screen& screen);
+std::string RenderVerified(const VerifiedModels& result, const Screen& screen);
+std::string RenderGarbage(const Garbage& garbage, bool dry_run, const Screen& screen);
+std::string RenderCached(const CachedModels& models, const Screen& screen);
 std::string RenderCheck(const CheckReport& report, const Screen& screen);
 std::string RenderDoctor(const DoctorReport& report, const Screen& screen);
 std::string RenderEngines(const EngineList& engines, const Screen& screen);

@@ -97,8 +97,10 @@ std::string RenderModels(const ModelList& list, const Screen& screen) {
     if (model.variants.empty()) table.Add({name, "-", "-", "-", "-", "-", "-", "-", "-"});
     for (const auto& v : model.variants) {
       table.Add({name, OrDash(Safe(v.id)), OrDash(Safe(v.format)), OrDash(Safe(v.architecture)),
-                 OrDash(Safe(v.quantization)), FormatBytes(v.size_bytes), CountOrDash(v.context_trained),
-                 v.has_chat_template ? "yes" : "no", OrDash(Safe(v.state))});
+                 OrDash(Safe(v.quantization)),
+                 v.done_bytes ? FormatBytes(*v.done_bytes) + " of " + FormatBytes(v.size_bytes)
+                              : FormatBytes(v.size_bytes),
+                 CountOrDash(v.context_trained), v.has_chat_template ? "yes" : "no", OrDash(Safe(v.state))});
     }
   }
   return table.Render(screen);
@@ -114,6 +116,7 @@ std::string RenderModel(const ModelDetails& details, const Screen& screen) {
            ", chat template " + (v.has_chat_template ? "yes" : "no") + "\n";
     if (!v.capabilities.empty()) out += "    can " + Join(SafeAll(v.capabilities), ", ") + "\n";
     if (!v.sha256.empty()) out += "    sha256 " + Safe(v.sha256) + "\n";
+    if (!v.source.empty()) out += "    from " + Safe(v.source) + "\n";
   }
   if (!details.metadata.empty()) {
     Table table({"METADATA", "VALUE"});
@@ -126,9 +129,74 @@ std::string RenderModel(const ModelDetails& details, const Screen& screen) {
   return out;
 }
 
+std::string RenderPullPlan(const PullPlan& plan, const Screen& screen) {
+  std::string out = Paint(screen, Style::kBold, Safe(plan.reference)) + " as " + Safe(plan.name) +
+                    (plan.licence.empty() ? "" : ", licence " + Safe(plan.licence)) +
+                    (plan.gated ? ", gated: needs a token" : "") + "\n";
+  Table table({"", "VARIANT", "FORMAT", "SIZE", "FITS", "TOKENS/S", "ENGINE", "WHY"});
+  table.AlignRight(3);
+  table.AlignRight(5);
+  for (const auto& c : plan.candidates) {
+    table.Add({c.chosen ? "*" : "", OrDash(Safe(c.id)), OrDash(Safe(c.format)),
+               c.size_bytes ? FormatBytes(*c.size_bytes) : "-", OrDash(Safe(c.fit)),
+               c.decode_tok_s ? Short(*c.decode_tok_s) : "-", OrDash(Safe(c.engine)), Safe(c.reason)});
+  }
+  return out + table.Render(screen);
+}
+
+std::string RenderPullChoice(const PullPlan& plan, const Screen& screen) {
+  for (const auto& c : plan.candidates) {
+    if (!c.chosen) continue;
+    return Paint(screen, Style::kDim,
+                 "takes " + Safe(c.id) + (c.size_bytes ? ", " + FormatBytes(*c.size_bytes) : "") +
+                     (c.reason.empty() ? "" : ": " + Safe(c.reason))) +
+           "\n";
+  }
+  return "";
+}
+
+std::string RenderSearch(const SearchHits& hits, const Screen& screen) {
+  if (hits.hits.empty()) return "Nothing was found. `--hub` asks the hub too.\n";
+  Table table({"REFERENCE", "TITLE", "LICENCE", "FROM", "DOWNLOADS"});
+  table.AlignRight(4);
+  for (const auto& hit : hits.hits) {
+    table.Add({Safe(hit.reference), Safe(hit.title), OrDash(Safe(hit.licence)), Safe(hit.origin),
+               hit.downloads ? std::to_string(*hit.downloads) : "-"});
+  }
+  return table.Render(screen);
+}
+
+std::string RenderVerified(const VerifiedModels& result, const Screen& screen) {
+  if (result.models.empty()) return "No models yet.\n";
+  Table table({"MODEL", "STATE", "WHAT"});
+  for (const auto& m : result.models) table.Add({Safe(m.name), Safe(m.state), Safe(m.text)});
+  return table.Render(screen);
+}
+
+std::string RenderGarbage(const Garbage& garbage, bool dry_run, const Screen& screen) {
+  if (garbage.items.empty()) return "Nothing to remove.\n";
+  Table table({"WHAT", "SIZE"});
+  table.AlignRight(1);
+  for (const auto& item : garbage.items) table.Add({Safe(item.what), FormatBytes(item.bytes)});
+  return table.Render(screen) + (dry_run ? "would free " : "freed ") + FormatBytes(garbage.bytes) + "\n";
+}
+
+std::string RenderCached(const CachedModels& models, const Screen& screen) {
+  if (models.models.empty()) return "No other program's models were found.\n";
+  Table table({"MODEL", "CACHE", "SIZE", "STATE", "WHAT"});
+  table.AlignRight(2);
+  for (const auto& m : models.models)
+    table.Add({Safe(m.name), Safe(m.cache), FormatBytes(m.bytes), Safe(m.state), Safe(m.text)});
+  return table.Render(screen);
+}
+
 std::string RenderCheck(const CheckReport& report, const Screen& screen) {
   std::string out;
-  for (const auto& r : report.results) out += FindingText(r.severity, "", r.text, r.remedy, r.code, screen);
+  for (const auto& r : report.results) {
+    const std::string text = r.source.empty() ? r.text : r.text + " [" + r.source + "]";
+    out += FindingText(r.severity, "", text, r.remedy, r.code, screen);
+    if (!r.file_name.empty()) out += "    mended by " + Safe(r.file_name) + ": `--write FOLDER` writes it\n";
+  }
   return out.empty() ? "Nothing was checked.\n" : out;
 }
 

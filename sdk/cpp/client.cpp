@@ -91,9 +91,11 @@ Result<ModelDetails> Client::GetModel(const std::string& name, const CallOptions
       From(in.model()), in.descriptor_json(), {in.metadata().begin(), in.metadata().end()}, WireOf(*answer)};
 }
 
-Result<CheckReport> Client::CheckModel(const std::string& name, const CallOptions& options) const {
+Result<CheckReport> Client::CheckModel(const std::string& name, const CallOptions& options,
+                                       const std::string& engine) const {
   v1::CheckModelRequest request;
   request.set_name(name);
+  request.set_engine(engine);
   auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::CheckModel, request, options);
   if (!answer) return answer.error();
   CheckReport out;
@@ -108,6 +110,65 @@ Result<uint64_t> Client::DeleteModel(const std::string& name, const CallOptions&
   auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::DeleteModel, request, options);
   if (!answer) return answer.error();
   return (*answer)->freed_bytes();
+}
+
+Result<bool> Client::StopPull(const std::string& name, const CallOptions& options) const {
+  v1::StopPullRequest request;
+  request.set_name(name);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::StopPull, request, options);
+  if (!answer) return answer.error();
+  return (*answer)->stopped();
+}
+
+Result<SearchHits> Client::Search(const std::string& query, bool hub, const CallOptions& options) const {
+  v1::SearchModelsRequest request;
+  request.set_query(query);
+  request.set_hub(hub);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::SearchModels, request, options);
+  if (!answer) return answer.error();
+  SearchHits out;
+  for (const auto& hit : (*answer)->hits()) {
+    SearchHit& to = out.hits.emplace_back();
+    to = {hit.reference(),
+          hit.title(),
+          hit.licence(),
+          hit.origin(),
+          {hit.variants().begin(), hit.variants().end()},
+          std::nullopt,
+          hit.source()};
+    if (hit.has_downloads()) to.downloads = hit.downloads();
+  }
+  out.wire = WireOf(*answer);
+  return out;
+}
+
+Result<Garbage> Client::CollectGarbage(bool dry_run, const CallOptions& options) const {
+  v1::CollectGarbageRequest request;
+  request.set_dry_run(dry_run);
+  auto answer = Unary(*channel_, channel_->model, &v1::ModelService::Stub::CollectGarbage, request, options);
+  if (!answer) return answer.error();
+  Garbage out;
+  for (const auto& item : (*answer)->items()) out.items.push_back({item.what(), item.bytes()});
+  out.bytes = (*answer)->bytes();
+  out.wire = WireOf(*answer);
+  return out;
+}
+
+Result<CachedModels> Client::Adopt(const std::vector<std::string>& names, bool adopt,
+                                   const CallOptions& options) const {
+  v1::AdoptModelsRequest request;
+  for (const auto& name : names) request.add_names(name);
+  request.set_adopt(adopt);
+  // Each is hashed once: minutes for large ones.
+  auto answer =
+      Unary(*channel_, channel_->model, &v1::ModelService::Stub::AdoptModels, request, options, std::nullopt);
+  if (!answer) return answer.error();
+  CachedModels out;
+  for (const auto& model : (*answer)->models())
+    out.models.push_back(
+        {model.name(), model.cache(), model.path(), model.bytes(), model.state(), model.text()});
+  out.wire = WireOf(*answer);
+  return out;
 }
 
 Result<Done> Client::Pin(const std::string& name, bool pinned, const CallOptions& options) const {

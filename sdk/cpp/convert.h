@@ -29,6 +29,7 @@ DaemonStatus From(const v1::GetStatusResponse& in);
 Engine From(const v1::Engine& in);
 Advice From(const v1::Advice& in);
 CheckResult From(const v1::CheckResult& in);
+PullPlan From(const v1::PullPlan& in);
 Started From(const v1::Started& in);
 Chunk From(const v1::Chunk& in);
 Usage From(const v1::Usage& in);

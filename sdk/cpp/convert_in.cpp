@@ -103,6 +103,8 @@ static Variant From(const v1::Variant& in) {
   RUMBO_COPY(state);
   RUMBO_COPY_LIST(capabilities);
   RUMBO_COPY(added_unix_s);
+  RUMBO_COPY_OPTIONAL(done_bytes);
+  RUMBO_COPY(source);
   return out;
 }
 
@@ -413,7 +415,32 @@ Advice From(const v1::Advice& in) {
   return out;
 }
 
-CheckResult From(const v1::CheckResult& in) { return {in.severity(), in.code(), in.text(), in.remedy()}; }
+CheckResult From(const v1::CheckResult& in) {
+  return {in.severity(), in.code(), in.text(), in.remedy(), in.file_name(), in.file_content(), in.source()};
+}
+
+PullPlan From(const v1::PullPlan& in) {
+  PullPlan out;
+  RUMBO_COPY(reference);
+  RUMBO_COPY(name);
+  RUMBO_COPY(licence);
+  RUMBO_COPY(gated);
+  for (const auto& c : in.candidates()) {
+    PullCandidate& to = out.candidates.emplace_back();
+    to.id = c.id();
+    to.format = c.format();
+    if (c.has_size_bytes()) to.size_bytes = c.size_bytes();
+    to.files = {c.files().begin(), c.files().end()};
+    to.fit = c.fit();
+    to.chosen = c.chosen();
+    to.reason = c.reason();
+    if (c.has_decode_tok_s()) to.decode_tok_s = c.decode_tok_s();
+    if (c.has_ttft_ms()) to.ttft_ms = c.ttft_ms();
+    to.engine = c.engine();
+  }
+  out.wire = Copy(in);
+  return out;
+}
 
 Started From(const v1::Started& in) {
   Started out;

@@ -230,18 +230,25 @@ Result<Model> Client::Import(const ImportRequest& in, const OnProgress& on_progr
   });
 }
 
-Result<Model> Client::Pull(const PullRequest& in, const OnProgress& on_progress,
-                           const CallOptions& options) const {
+static v1::PullModelRequest PullMessage(const PullRequest& in) {
   v1::PullModelRequest request;
   request.set_reference(in.reference);
   request.set_name(in.name);
   request.set_plan_only(in.plan_only);
+  request.set_replace(in.replace);
+  request.set_force(in.force);
+  return request;
+}
+
+Result<Model> Client::Pull(const PullRequest& in, const OnProgress& on_progress, const CallOptions& options,
+                           const std::function<void(const PullPlan&)>& on_plan) const {
   Reading<v1::PullModelRequest, v1::PullModelResponse> reading(
       *channel_,
-      [this](auto* context, const auto& wire) { return channel_->model->PullModel(context, wire); }, request,
-      options);
+      [this](auto* context, const auto& wire) { return channel_->model->PullModel(context, wire); },
+      PullMessage(in), options);
   v1::PullModelResponse message;
-  return ReadProgress<Model>(reading, message, on_progress, [](const auto& m) {
+  return ReadProgress<Model>(reading, message, on_progress, [&on_plan](const auto& m) {
+    if (m.has_plan() && on_plan) on_plan(From(m.plan()));
     return m.has_model() ? std::optional(From(m.model())) : std::nullopt;
   });
 }
@@ -268,6 +275,58 @@ Result<TuneResult> Client::Tune(const TuneRequest& in,
   if (reading.error()) return *reading.error();
   if (!result) return BrokenStream("the daemon ended the call without a result");
   return std::move(*result);
+}
+
+Result<PullPlan> Client::PlanPull(const PullRequest& in, const OnProgress& on_progress,
+                                  const CallOptions& options) const {
+  PullRequest only = in;
+  only.plan_only = true;
+  Reading<v1::PullModelRequest, v1::PullModelResponse> reading(
+      *channel_,
+      [this](auto* context, const auto& wire) { return channel_->model->PullModel(context, wire); },
+      PullMessage(only), options);
+  v1::PullModelResponse message;
+  return ReadProgress<PullPlan>(reading, message, on_progress, [](const auto& m) {
+    return m.has_plan() ? std::optional(From(m.plan())) : std::nullopt;
+  });
+}
+
+Result<VerifiedModels> Client::Verify(const std::vector<std::string>& names, const OnProgress& on_progress,
+                                      const CallOptions& options) const {
+  v1::VerifyModelsRequest request;
+  for (const auto& name : names) request.add_names(name);
+  Reading<v1::VerifyModelsRequest, v1::VerifyModelsResponse> reading(
+      *channel_,
+      [this](auto* context, const auto& wire) { return channel_->model->VerifyModels(context, wire); },
+      request, options);
+  v1::VerifyModelsResponse message;
+  return ReadProgress<VerifiedModels>(reading, message, on_progress,
+                                      [](const auto& m) -> std::optional<VerifiedModels> {
+                                        if (!m.has_results()) return std::nullopt;
+                                        VerifiedModels out;
+                                        for (const auto& model : m.results().models())
+                                          out.models.push_back({model.name(), model.state(), model.text()});
+                                        out.wire = Wire(std::make_shared<v1::VerifyResults>(m.results()));
+                                        return out;
+                                      });
+}
+
+Result<ExportedFiles> Client::Export(const std::string& name, const std::string& folder,
+                                     const OnProgress& on_progress, const CallOptions& options) const {
+  v1::ExportModelRequest request;
+  request.set_name(name);
+  request.set_folder(folder);
+  Reading<v1::ExportModelRequest, v1::ExportModelResponse> reading(
+      *channel_,
+      [this](auto* context, const auto& wire) { return channel_->model->ExportModel(context, wire); },
+      request, options);
+  v1::ExportModelResponse message;
+  return ReadProgress<ExportedFiles>(
+      reading, message, on_progress, [](const auto& m) -> std::optional<ExportedFiles> {
+        if (!m.has_files()) return std::nullopt;
+        return ExportedFiles{{m.files().paths().begin(), m.files().paths().end()},
+                             Wire(std::make_shared<v1::ExportedFiles>(m.files()))};
+      });
 }
 
 Result<Loaded> Client::Load(const LoadRequest& in, const OnProgress& on_progress,

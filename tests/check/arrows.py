@@ -23,7 +23,7 @@ ALLOWED = {
     "daemon/wire": ["base", "devices/api", "engines/api", "daemon/core", "proto"],
     # engines/worker_kit is both ends of rumbo.engine.v1; devices/* below are readers of text, never of drivers.
     "daemon/supervisor": ["base", "devices", "engines/api", "engines/worker_kit", "daemon/core", "daemon/wire", "proto"],
-    "daemon/rpc": ["base", "devices/api", "engines/api", "engines/worker_kit", "daemon/core", "daemon/wire", "proto"],
+    "daemon/rpc": ["base", "devices/api", "engines/api", "engines/worker_kit", "daemon/core", "daemon/store", "daemon/wire", "proto"],
     "daemon/http": ["base", "devices/api", "engines/api", "daemon/core"],
     "daemon/http/api": ["base", "engines/worker_kit", "daemon/core", "daemon/http", "proto"],
     "web": ["daemon/http"],

@@ -154,12 +154,14 @@ class Handle final : public GenerateCall {
   const std::shared_ptr<Relay> relay_;
 };
 
-bool IsPath(const std::string& text) { return !text.empty() && (text.front() == '/' || text.front() == '.'); }
+bool IsPath(const std::string& text) {
+  return !text.empty() && (text.front() == '/' || text.front() == '.' || text.rfind("file:", 0) == 0);
+}
 
 // Whether a request names a file: as `path`, or where a model's name stands.
 bool NamesAFile(const pb::Message& request) {
   const auto* reflection = request.GetReflection();
-  for (const char* name : {"path", "model", "models", "together"}) {
+  for (const char* name : {"path", "model", "models", "together", "name", "folder", "reference"}) {
     const auto* field = request.GetDescriptor()->FindFieldByName(name);
     if (field == nullptr || field->cpp_type() != pb::FieldDescriptor::CPPTYPE_STRING) continue;
     if (!field->is_repeated() && IsPath(reflection->GetString(request, field))) return true;

@@ -31,7 +31,7 @@ namespace {
 
 int Usage() {
   std::fputs(
-      "usage: rumbo-inspect (--fd N [--fd N ...] | PATH) [--json] | --sandbox\n"
+      "usage: rumbo-inspect (--fd N [--fd N ...] | PATH) [--json | --tensors] | --sandbox\n"
       "  PATH    a .gguf file (the other parts of a split model are found beside it), or a folder with\n"
       "          config.json and *.safetensors\n"
       "  --fd N  the same, already open (several for a split model, in order)\n"
@@ -90,7 +90,7 @@ int ShowSandbox() {
   return !report.ok() ? 1 : report->missing.empty() ? 0 : 3;
 }
 
-int Run(const ModelFiles& files) {
+int Run(const ModelFiles& files, bool tensors) {
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU})
     ::signal(signal, OnFatalSignal);
   ggml_log_set([](ggml_log_level, const char* text, void*) { std::fputs(text, stderr); }, nullptr);
@@ -98,6 +98,13 @@ int Run(const ModelFiles& files) {
   if (!confined.ok()) return Fail(confined.status());
   for (const std::string& missing : confined->missing)
     std::fprintf(stderr, "rumbo-inspect: %s\n", missing.c_str());
+  if (tensors) {
+    const auto list =
+        files.folder ? ListSafetensors(files) : ModelInvalid("only folders have a list of tensors");
+    if (!list.ok()) return Fail(list.status());
+    Print(*list + "\n");
+    return 0;
+  }
   std::vector<int> fds;
   for (const UniqueFd& fd : files.fds) fds.push_back(fd.get());
   const auto descriptor = files.folder ? DescribeSafetensors(files) : DescribeGguf(fds, files.names);
@@ -109,10 +116,15 @@ int Run(const ModelFiles& files) {
 int Main(int argc, char** argv) {
   ModelFiles files;
   std::string path;
+  bool tensors = false;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--json") continue;
     if (arg == "--sandbox" && argc == 2) return ShowSandbox();
+    if (arg == "--tensors") {
+      tensors = true;
+      continue;
+    }
     if (arg == "--fd" && i + 1 < argc) {
       char* end = nullptr;
       const long fd = std::strtol(argv[++i], &end, 10);
@@ -131,7 +143,7 @@ int Main(int argc, char** argv) {
     if (!opened.ok()) return Fail(opened.status());
     files = *std::move(opened);
   }
-  return Run(files);
+  return Run(files, tensors);
 }
 
 }  // namespace

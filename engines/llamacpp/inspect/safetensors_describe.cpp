@@ -63,7 +63,8 @@ std::optional<size_t> LayerOf(std::string_view name) {
 
 class Folder {
  public:
-  explicit Folder(const ModelFiles& files) : files_(files) {}
+  explicit Folder(const ModelFiles& files, json::array* entries = nullptr)
+      : files_(files), entries_(entries) {}
 
   absl::StatusOr<ModelDescriptor> Run() {
     out_.format = "safetensors";
@@ -282,6 +283,9 @@ class Folder {
     if (elements > (1ull << 55) || *end - *begin != (elements * static_cast<uint64_t>(bits) + 7) / 8) {
       return bad("has another size than its shape");
     }
+    if (entries_ != nullptr) {
+      entries_->push_back(json::array{json::string(SanitizeUtf8(tensor)), json::string(dtype)});
+    }
     return Sort(tensor, dtype, *end - *begin, elements);
   }
 
@@ -425,6 +429,7 @@ class Folder {
   }
 
   const ModelFiles& files_;
+  json::array* const entries_;  // of ListSafetensors; may be nullptr
   ModelDescriptor out_;
   std::set<std::string> names_;
   size_t main_layers_ = 0;
@@ -435,5 +440,18 @@ class Folder {
 }  // namespace
 
 absl::StatusOr<ModelDescriptor> DescribeSafetensors(const ModelFiles& files) { return Folder(files).Run(); }
+
+absl::StatusOr<std::string> ListSafetensors(const ModelFiles& files) {
+  json::array tensors;
+  RUMBO_RETURN_IF_ERROR(Folder(files, &tensors).Run().status());
+  std::string config;
+  for (size_t i = 0; i < files.names.size(); ++i) {
+    if (BaseName(files.names[i]) != "config.json") continue;
+    config.resize(kMaxConfig);
+    const ssize_t n = ::pread(files.fds[i].get(), config.data(), config.size(), 0);
+    config.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  }
+  return json::serialize(json::object{{"config", SanitizeUtf8(config)}, {"tensors", std::move(tensors)}});
+}
 
 }  // namespace rumbo

@@ -14,4 +14,8 @@ namespace rumbo {
 // or config.json contradicts itself or the tensors.
 absl::StatusOr<ModelDescriptor> DescribeSafetensors(const ModelFiles& files);
 
+// What the descriptor sums up, one by one, for the preflight: {"config": text of config.json, "tensors":
+// [[name, type], ...]} as JSON. The same checks, the same errors.
+absl::StatusOr<std::string> ListSafetensors(const ModelFiles& files);
+
 }  // namespace rumbo

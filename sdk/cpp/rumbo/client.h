@@ -120,11 +120,30 @@ class Client {
 
   Result<ModelList> Models(const CallOptions& = {}) const;
   Result<ModelDetails> GetModel(const std::string& name, const CallOptions& = {}) const;
-  Result<CheckReport> CheckModel(const std::string& name, const CallOptions& = {}) const;
+  // `engine` "": whichever would run it.
+  Result<CheckReport> CheckModel(const std::string& name, const CallOptions& = {},
+                                 const std::string& engine = "") const;
   // Gives the bytes that became free.
   Result<uint64_t> DeleteModel(const std::string& name, const CallOptions& = {}) const;
   Result<Model> Import(const ImportRequest&, const OnProgress& = {}, const CallOptions& = {}) const;
-  Result<Model> Pull(const PullRequest&, const OnProgress& = {}, const CallOptions& = {}) const;
+  // Cancelling leaves; the download pauses once nobody watches it any more, and what came is kept.
+  Result<Model> Pull(const PullRequest&, const OnProgress& = {}, const CallOptions& = {},
+                     const std::function<void(const PullPlan&)>& on_plan = {}) const;
+  // What a pull would take and why; fetches heads of files at most.
+  Result<PullPlan> PlanPull(const PullRequest&, const OnProgress& = {}, const CallOptions& = {}) const;
+  // False where no download of that model was under way.
+  Result<bool> StopPull(const std::string& name, const CallOptions& = {}) const;
+  Result<SearchHits> Search(const std::string& query, bool hub = false, const CallOptions& = {}) const;
+  // `names` empty: all.
+  Result<VerifiedModels> Verify(const std::vector<std::string>& names, const OnProgress& = {},
+                                const CallOptions& = {}) const;
+  Result<Garbage> CollectGarbage(bool dry_run, const CallOptions& = {}) const;
+  // `folder`: absolute, on the daemon's machine.
+  Result<ExportedFiles> Export(const std::string& name, const std::string& folder, const OnProgress& = {},
+                               const CallOptions& = {}) const;
+  // Models in other programs' caches; `adopt` takes them (`names` empty: all) into the index where they are.
+  Result<CachedModels> Adopt(const std::vector<std::string>& names, bool adopt,
+                             const CallOptions& = {}) const;
   Result<Done> Pin(const std::string& name, bool pinned, const CallOptions& = {}) const;
 
   Result<Plan> MakePlan(const PlanRequest&, const CallOptions& = {}) const;

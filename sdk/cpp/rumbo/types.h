@@ -112,6 +112,8 @@ struct Variant {
   std::string state;  // "complete", "incomplete", "damaged"
   std::vector<std::string> capabilities;
   int64_t added_unix_s = 0;
+  std::optional<uint64_t> done_bytes;  // of an incomplete one: bytes that are here
+  std::string source;                  // the reference it came by; "" imported
 };
 
 struct Model {
@@ -138,6 +140,9 @@ struct CheckResult {
   std::string code;
   std::string text;
   std::string remedy;
+  std::string file_name;  // a file that mends it; "" none
+  std::string file_content;
+  std::string source;  // of a rule, with its date
 };
 
 struct CheckReport {
@@ -381,6 +386,88 @@ struct PullRequest {
   std::string reference;
   std::string name;
   bool plan_only = false;
+  bool replace = false;
+  bool force = false;  // take it even where it does not fit
+};
+
+// One variant that a reference offers.
+struct PullCandidate {
+  std::string id;
+  std::string format;
+  std::optional<uint64_t> size_bytes;
+  std::vector<std::string> files;
+  std::string fit;  // "fits", "does not fit", "unknown"
+  bool chosen = false;
+  std::string reason;
+  std::optional<double> decode_tok_s;
+  std::optional<double> ttft_ms;
+  std::string engine;
+};
+
+struct PullPlan {
+  std::string reference;
+  std::string name;
+  std::string licence;
+  bool gated = false;
+  std::vector<PullCandidate> candidates;
+  Wire wire;
+};
+
+struct SearchHit {
+  std::string reference;
+  std::string title;
+  std::string licence;
+  std::string origin;  // "list", "hub"
+  std::vector<std::string> variants;
+  std::optional<uint64_t> downloads;
+  std::string source;
+};
+
+struct SearchHits {
+  std::vector<SearchHit> hits;
+  Wire wire;
+};
+
+struct VerifiedModel {
+  std::string name;
+  std::string state;  // "ok", "damaged", "missing", "incomplete"
+  std::string text;
+};
+
+struct VerifiedModels {
+  std::vector<VerifiedModel> models;
+  Wire wire;
+};
+
+struct GarbageItem {
+  std::string what;
+  uint64_t bytes = 0;
+};
+
+struct Garbage {
+  std::vector<GarbageItem> items;
+  uint64_t bytes = 0;
+  Wire wire;
+};
+
+// A model in another program's cache.
+struct CachedModel {
+  std::string name;
+  std::string cache;  // "huggingface", "ollama", "lmstudio"
+  std::string path;
+  uint64_t bytes = 0;
+  std::string state;  // "found", "adopted", "known", "refused"
+  std::string text;
+};
+
+struct CachedModels {
+  std::vector<CachedModel> models;
+  Wire wire;
+};
+
+struct ExportedFiles {
+  std::vector<std::string> paths;
+  Wire wire;
 };
 
 struct Instance {
