@@ -20,6 +20,7 @@ void ActiveRequest::Dispatch(Engine& engine, uint64_t launch) {
   {
     std::lock_guard lock(mutex_);
     cause_ = absl::OkStatus();
+    attempt_over_ = false;
   }
   // The engine may deliver events, even the end, before Generate returns; and a call may run callbacks on
   // this thread: so none is made under the lock.
@@ -29,7 +30,7 @@ void ActiveRequest::Dispatch(Engine& engine, uint64_t launch) {
   bool resume;
   {
     std::lock_guard lock(mutex_);
-    std::swap(previous, call_);
+    if (!attempt_over_) std::swap(previous, call_);
     resume = std::exchange(resume_wanted_, false);
   }
   if (call && resume) call->Resume();
@@ -65,7 +66,7 @@ void ActiveRequest::Resume() {
   {
     std::lock_guard lock(mutex_);
     call = call_;
-    if (!call) resume_wanted_ = true;
+    if (!call && !attempt_over_) resume_wanted_ = true;
   }
   if (call) call->Resume();
 }
@@ -122,6 +123,13 @@ absl::Status ActiveRequest::TrueCause(const absl::Status& status, bool* replay) 
 }
 
 void ActiveRequest::OnEnd(const absl::Status& status, const FinishedEvent* finished) {
+  // The call keeps its sink, which is this, and this keeps the call: whoever ends first lets go.
+  std::shared_ptr<GenerateCall> over;
+  {
+    std::lock_guard lock(mutex_);
+    attempt_over_ = true;
+    over.swap(call_);
+  }
   if (finished != nullptr) Complete(*finished);
   bool replay = false;
   const absl::Status cause = TrueCause(status, &replay);

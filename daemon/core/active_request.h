@@ -96,7 +96,8 @@ class ActiveRequest final : public GenerateSink, public std::enable_shared_from_
   FinishedEvent finished_;
 
   std::mutex mutex_;
-  std::shared_ptr<GenerateCall> call_;  // guarded by mutex_
+  std::shared_ptr<GenerateCall> call_;  // guarded by mutex_; none after the attempt's end
+  bool attempt_over_ = true;            // guarded by mutex_
   bool resume_wanted_ = false;          // guarded by mutex_: Resume came before Dispatch stored the call
   absl::Status cause_;                  // guarded by mutex_
   bool cause_replay_ = false;           // guarded by mutex_

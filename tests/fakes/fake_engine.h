@@ -7,7 +7,7 @@ namespace rumbo {
 
 // An Engine for the short calls: tokens are bytes, an embedding is (length, 1, 0), a score is the document's
 // length, a template writes "role: text" lines and the tools' schemas.
-class FakeEngine final : public Engine {
+class FakeEngine : public Engine {
  public:
   std::unique_ptr<GenerateCall> Generate(const GenerateRequest&, Deadline,
                                          std::shared_ptr<GenerateSink> sink) override {
