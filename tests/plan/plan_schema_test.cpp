@@ -34,7 +34,7 @@ class Validator {
   std::string Check(const bj::value& value, const bj::value& schema, const std::string& at = "$") const {
     const bj::object& s = schema.as_object();
     if (const auto* ref = s.if_contains("$ref")) {
-      const std::string name(ref->as_string().substr(std::string("#/$defs/").size()));
+      const std::string name = std::string(ref->as_string()).substr(std::string("#/$defs/").size());
       return Check(value, root_.at("$defs").at(name), at);
     }
     if (const auto* any = s.if_contains("anyOf")) {

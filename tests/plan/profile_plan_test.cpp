@@ -265,7 +265,8 @@ TEST_F(ProfilePlanTest, EverySettingThatCostsMemoryIsCharged) {
   base.overrides.engine = "llamacpp";
   const auto bytes = [&](const PlanRequest& r, const std::string& what = "") {
     Bytes sum = 0;
-    for (const MemoryItem& item : PlanOn(r, "epyc-9554").chosen->memory) {
+    const Plan made = PlanOn(r, "epyc-9554");
+    for (const MemoryItem& item : made.chosen->memory) {
       if (what.empty() || item.what == what) sum += item.bytes;
     }
     return sum;
