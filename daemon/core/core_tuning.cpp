@@ -16,8 +16,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr uint32_t kPromptWords = 96, kAnswerTokens = 48;
-constexpr int kRounds = 3;          // of one trial, where they are quick
-constexpr double kLongRound = 6;    // seconds; a round beyond is enough by itself
+constexpr size_t kRounds = 7;       // of one trial, where they are quick
+constexpr double kLongTrial = 6;    // seconds; rounds that took so long together are enough
 constexpr double kHopeless = 1.5;   // so many times slower than the best in the first round: enough
 constexpr milliseconds kPoll{250};  // how soon a cancel is noticed
 constexpr seconds kLongestLimit{24 * 3600};
@@ -230,12 +230,18 @@ class CoreImpl::Tuning : public std::enable_shared_from_this<Tuning> {
   void Measure() {
     Run(trials_[at_].shown.sessions, [self = shared_from_this()](Round round) {
       self->rounds_.push_back(round);
-      if (self->rounds_.size() >= kRounds || round.seconds > kLongRound || self->Hopeless(round)) {
+      if (self->Enough(round)) {
         self->Record();
       } else {
         self->Measure();
       }
     });
+  }
+
+  bool Enough(const Round& round) const {
+    double seconds = 0;
+    for (const Round& r : rounds_) seconds += r.seconds;
+    return rounds_.size() >= kRounds || seconds > kLongTrial || Hopeless(round);
   }
 
   bool Hopeless(const Round& round) const {

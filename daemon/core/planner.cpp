@@ -192,9 +192,16 @@ class Planning {
       if (telling == nullptr || r.reason_code == Reason::kDoesNotFit) telling = &r;
       if (r.reason_code == Reason::kDoesNotFit) break;
     }
-    if (telling != nullptr)
+    if (telling != nullptr) {
       reasons.push_back("not on " + in_.topology.FindDevice(telling->devices[0])->name + " (" +
                         telling->backend + "): " + telling->reason);
+      return;
+    }
+    for (const Device& device : in_.topology.devices) {
+      if (device.kind == DeviceKind::kCpu || device.software) continue;
+      reasons.push_back("not on " + device.name + ": no engine of the catalog runs this model there");
+      return;
+    }
   }
 
   void WhyOneOfSeveral(const PlanOption& chosen, std::vector<std::string>& reasons) const {

@@ -397,7 +397,7 @@ TEST_F(CliTest, SeveralModelsArePlannedTogetherOnlyOnRequest) {
 TEST_F(CliTest, TuneShowsTrialsAndWinners) {
   const auto outcome = Rumbo({"tune", "hello", "--sessions", "4", "--limit", "10"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("llamacpp native (cpu), 4 sessions: 99 tokens/s in all"));
+  EXPECT_THAT(outcome.out, HasSubstr("llamacpp native (cpu), 4 sessions: 99.0 tokens/s in all"));
   EXPECT_THAT(outcome.out, HasSubstr("best latency"));
   const auto value = Json({"tune", "hello"});
   EXPECT_EQ(value.at("trials").at(0).at("ttft_ms"), 12);
