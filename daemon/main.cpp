@@ -1,22 +1,28 @@
 // rumbod: the one place that names concrete parts and puts them together.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <spdlog/fmt/ranges.h>
 #include <spdlog/formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <functional>
 #include <mutex>
 #include <optional>
 
 #include "base/os/files.h"
+#include "base/os/local_socket.h"
 #include "base/os/paths.h"
 #include "base/os/service_manager.h"
 #include "base/os/subprocess.h"
@@ -27,13 +33,18 @@
 #include "daemon/http/json_out.h"
 #include "daemon/http/server.h"
 #include "daemon/options.h"
+#include "daemon/rpc/log_ring.h"
 #include "daemon/rpc/server.h"
 #include "daemon/store/calibration_store.h"
 #include "daemon/store/checked_launcher.h"
 #include "daemon/store/library.h"
 #include "daemon/store/measurement_log.h"
 #include "daemon/store/store.h"
+#include "daemon/supervisor/cgroup.h"
 #include "daemon/supervisor/helpers.h"
+#include "daemon/supervisor/journal.h"
+#include "daemon/supervisor/power.h"
+#include "daemon/supervisor/promises.h"
 #include "daemon/supervisor/supervisor.h"
 #include "engines/api/catalog.h"
 #include "engines/api/catalog_page.h"
@@ -74,14 +85,18 @@ class JsonLines final : public spdlog::formatter {
   std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonLines>(); }
 };
 
-void StartLog(const std::string& level, const std::string& format) {
+// The log's last lines stay in memory, for `rumbo logs`.
+std::shared_ptr<LogRing> StartLog(const std::string& level, const std::string& format) {
   // One thread writes at a time; a pipe that nobody reads must not stop the daemon.
-  auto logger = std::make_shared<spdlog::logger>("rumbod", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto ring = std::make_shared<LogRing>();
+  const spdlog::sinks_init_list sinks = {std::make_shared<spdlog::sinks::stderr_sink_mt>(), ring};
+  auto logger = std::make_shared<spdlog::logger>("rumbod", sinks);
   spdlog::set_default_logger(logger);
   format == "json" ? spdlog::set_formatter(std::make_unique<JsonLines>())
                    : spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   spdlog::set_level(spdlog::level::from_str(level));
   spdlog::flush_on(spdlog::level::info);
+  return ring;
 }
 
 // A folder in which others can put or swap files is no place for a socket, tokens or models. One with the
@@ -208,9 +223,95 @@ absl::Status Adopt(std::vector<InheritedListener>& inherited, DaemonOptions& opt
   return absl::OkStatus();
 }
 
+// Somebody listens on that loopback port already.
+bool PortTaken(const AddressAndPort& http) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(http.port);
+  if (http.port == 0 || ::inet_pton(AF_INET, http.address.c_str(), &address.sin_addr) != 1) return false;
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+         errno == EADDRINUSE;
+}
+
+// What can be refused before anything is made on disk.
+absl::Status RefusedAtOnce(const DaemonOptions& options, bool socket_given, bool port_given) {
+  if (!socket_given && ProbeLocalSocket(options.socket, false).ok()) {
+    return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse,
+                 "another daemon answers on " + options.socket,
+                 "Use that one, stop it, or choose another --socket.");
+  }
+  if (options.http == "off") return absl::OkStatus();
+  RUMBO_ASSIGN_OR_RETURN(const AddressAndPort http, ParseAddress("http", options.http));
+  if (!port_given && PortTaken(http)) {
+    return Error(absl::StatusCode::kAlreadyExists, Reason::kAddressInUse,
+                 "another program listens on " + options.http + " (address in use)",
+                 "Stop it, or choose another --http.");
+  }
+  return absl::OkStatus();
+}
+
+CoreOptions CoreOptionsOf(const DaemonOptions& options) {
+  CoreOptions out;
+  out.queue_limit = static_cast<uint32_t>(options.queue_limit);
+  out.keep_alive = seconds(options.keep_alive_s);
+  out.drain = seconds(options.drain_s);
+  out.cache_dir = options.cache_dir;
+  out.disk_cache_bytes = static_cast<uint64_t>(options.prompt_cache_mib) << 20;
+  out.memory_limit = static_cast<Bytes>(options.memory_limit_mib) * kMiB;
+  out.battery_floor = static_cast<double>(options.battery_floor);
+  out.heat_ceiling = static_cast<double>(options.heat_ceiling) / 100;
+  return out;
+}
+
+// Reads the configuration again, as it was read at the start. What cannot be read changes nothing.
+// Thread-safe.
+class Reloader {
+ public:
+  Reloader(std::vector<std::string> args, DaemonOptions started, Core* core)
+      : args_(std::move(args)), started_(std::move(started)), core_(core) {}
+
+  absl::StatusOr<RpcHooks::Reloaded> Reload() {
+    const absl::StatusOr<DaemonOptions> options = ReadOptions(args_);
+    if (!options.ok()) {
+      spdlog::warn("the configuration stays as it was: {}", MessageOf(options.status()));
+      return options.status();
+    }
+    static const std::vector<std::string> kLive = {"keep-alive",    "queue-limit",  "drain",
+                                                   "battery-floor", "heat-ceiling", "log-level"};
+    RpcHooks::Reloaded out;
+    std::lock_guard lock(mutex_);
+    for (const std::string& name : ChangedOptions(started_, *options)) {
+      if (std::find(kLive.begin(), kLive.end(), name) == kLive.end()) out.needs_restart.push_back(name);
+    }
+    for (const std::string& name : ChangedOptions(live_.value_or(started_), *options)) {
+      if (std::find(kLive.begin(), kLive.end(), name) != kLive.end()) out.changed.push_back(name);
+    }
+    live_ = *options;
+    if (out.changed.empty()) return out;
+    spdlog::set_level(spdlog::level::from_str(options->log_level));
+    core_->SetOptions(CoreOptionsOf(*options));
+    drain_s_ = options->drain_s;
+    spdlog::info("configuration read again; changed: {}", fmt::join(out.changed, ", "));
+    return out;
+  }
+  int64_t drain_s() const { return drain_s_.load() < 0 ? started_.drain_s : drain_s_.load(); }
+
+ private:
+  const std::vector<std::string> args_;
+  const DaemonOptions started_;
+  Core* const core_;
+  std::mutex mutex_;
+  std::optional<DaemonOptions> live_;  // guarded by mutex_: since the last reload
+  std::atomic<int64_t> drain_s_{-1};
+};
+
 // Waits for a signal that ends the daemon. Meanwhile the service manager hears that we live, as long as the
 // core answers: it gets a task each time, and the next sign is sent only once that has run.
-int WaitForTheEnd(const sigset_t& signals, const ServiceManager& manager, Executor* core) {
+int WaitForTheEnd(const sigset_t& signals, const ServiceManager& manager, Executor* core,
+                  const std::function<void()>& on_hangup) {
   auto answered = std::make_shared<std::atomic<bool>>(true);
   const auto period = manager.watchdog().value_or(std::chrono::microseconds(0)) / 3;
   const timespec wait = {static_cast<time_t>(period.count() / 1'000'000),
@@ -218,6 +319,7 @@ int WaitForTheEnd(const sigset_t& signals, const ServiceManager& manager, Execut
   for (;;) {
     const int signal =
         period.count() > 0 ? ::sigtimedwait(&signals, nullptr, &wait) : ::sigwaitinfo(&signals, nullptr);
+    if (signal == SIGHUP) on_hangup();
     if (signal > 0 && signal != SIGHUP && signal != SIGUSR1) return signal;
     if (signal > 0 || period.count() == 0 || !answered->exchange(false)) continue;
     manager.Alive();
@@ -225,7 +327,8 @@ int WaitForTheEnd(const sigset_t& signals, const ServiceManager& manager, Execut
   }
 }
 
-int Run(DaemonOptions options) {
+int Run(DaemonOptions options, const std::vector<std::string>& args) {
+  const DaemonOptions parsed = options;
   // Both take variables out of the environment, so they come before the first thread and the first child.
   const ServiceManager manager;
   auto inherited = TakeInheritedListeners();
@@ -240,8 +343,11 @@ int Run(DaemonOptions options) {
   ::signal(SIGPIPE, SIG_IGN);
   ::umask(0077);
   RaiseDescriptorLimit();
-  StartLog(options.log_level, options.log_format);
+  const std::shared_ptr<LogRing> ring = StartLog(options.log_level, options.log_format);
 
+  if (const absl::Status refused = RefusedAtOnce(options, local_listener >= 0, tcp_listener >= 0);
+      !refused.ok())
+    return Fail(refused);
   absl::StatusOr<UniqueFd> lock = LockStateDir(options.state_dir);
   if (!lock.ok()) return Fail(lock.status());
   for (const std::string& dir : {options.cache_dir, ParentOf(options.socket)}) {
@@ -271,23 +377,27 @@ int Run(DaemonOptions options) {
   } else {
     spdlog::warn("what is measured will be forgotten at the end: {}", MessageOf(kept.status()));
   }
-  const std::vector<EngineProgram> programs = FindWorkers(bin);
+  std::vector<EngineProgram> programs = FindWorkers(bin);
+  for (EngineProgram& program : programs) {
+    const CatalogEngine* known = BuiltInCatalog().Find(program.engine.name);
+    if (known != nullptr) program.failure_texts = known->failure_texts;
+  }
+  // Before anything looks at free memory.
+  WorkerRecord record(options.state_dir);
+  if (const int ended = record.Reap() + ReapWorkerGroups(); ended > 0) {
+    spdlog::warn("ended {} workers that outlived the last daemon", ended);
+  }
   SandboxJournal journal;
   auto launcher = NewSupervisor({.load_silence = seconds(options.load_silence_s),
                                  .isolate = options.isolate,
                                  .catalog = options.sandbox ? &BuiltInCatalog() : nullptr,
                                  .journal = &journal,
-                                 .cache_dir = options.cache_dir},
+                                 .cache_dir = options.cache_dir,
+                                 .record = &record},
                                 programs);
   auto look = NewThreadExecutor("rumbo-look");
   CheckedLauncher checked(launcher.get(), store.get(), look.get());
 
-  CoreOptions core_options;
-  core_options.queue_limit = static_cast<uint32_t>(options.queue_limit);
-  core_options.keep_alive = seconds(options.keep_alive_s);
-  core_options.drain = seconds(options.drain_s);
-  core_options.cache_dir = options.cache_dir;
-  core_options.disk_cache_bytes = static_cast<uint64_t>(options.prompt_cache_mib) << 20;
   Core::Parts parts;
   parts.executor = executor.get();
   parts.launcher = &checked;
@@ -299,7 +409,22 @@ int Run(DaemonOptions options) {
   parts.calibration = &calibration;
   parts.measurements = measurements.get();
   for (const EngineProgram& program : programs) parts.engines.push_back(program.engine);
-  auto core = Core::Create(core_options, parts);
+  std::unique_ptr<PromiseBoard> promises;
+  if (options.promise_dir != "off") {
+    auto board = NewPromiseBoard(options.promise_dir);
+    if (board.ok()) {
+      promises = std::move(*board);
+    } else {
+      spdlog::warn("other daemons' promises are not known: {}", MessageOf(board.status()));
+    }
+  }
+  const auto power = NewPowerSource();
+  const auto lease_journal = NewLeaseJournal(options.state_dir, disk.get());
+  parts.promises = promises.get();
+  parts.power = power.get();
+  parts.leases = lease_journal.get();
+  auto core = Core::Create(CoreOptionsOf(options), parts);
+  Reloader reloader(args, parsed, core.get());
 
   auto library = ModelLibrary::Create({.core = core.get(),
                                        .store = store.get(),
@@ -312,7 +437,13 @@ int Run(DaemonOptions options) {
   RpcHooks hooks;
   hooks.library = library.get();
   hooks.http_address = [&http_address] { return http_address; };
-  hooks.drain = [](milliseconds) { ::kill(::getpid(), SIGTERM); };
+  std::atomic<int64_t> drain_ms{0};  // as a client asked; 0: the default
+  hooks.drain = [&drain_ms](milliseconds limit) {
+    drain_ms = limit.count();
+    ::kill(::getpid(), SIGTERM);
+  };
+  hooks.reload = [&reloader] { return reloader.Reload(); };
+  hooks.logs = ring.get();
   hooks.catalog = &BuiltInCatalog();
   hooks.engines = parts.engines;
   // Known before the first probe has ended, which runs behind it.
@@ -368,11 +499,13 @@ int Run(DaemonOptions options) {
                http ? " and http://" + http_address : "");
 
   manager.Ready("answers on " + options.socket);
-  const int signal = WaitForTheEnd(signals, manager, executor.get());
+  const int signal =
+      WaitForTheEnd(signals, manager, executor.get(), [&reloader] { (void)reloader.Reload(); });
   manager.Stopping("draining");
-  spdlog::info("signal {}: draining for up to {} s", signal, options.drain_s);
+  const milliseconds limit = drain_ms > 0 ? milliseconds(drain_ms) : seconds(reloader.drain_s());
+  spdlog::info("signal {}: draining for up to {:.1f} s", signal, static_cast<double>(limit.count()) / 1000);
   std::atomic<bool> drained{false};
-  core->Drain(seconds(options.drain_s), [&drained] {
+  core->Drain(limit, [&drained] {
     drained = true;
     drained.notify_one();
   });
@@ -400,5 +533,5 @@ int main(int argc, char** argv) {
   if (options->print_manual) return std::fputs(rumbo::OptionsManual(RUMBO_VERSION).c_str(), stdout), 0;
   if (options->print_engines)
     return std::fputs(rumbo::EnginesMarkdown(rumbo::BuiltInCatalog()).c_str(), stdout), 0;
-  return rumbo::Run(*options);
+  return rumbo::Run(*options, {argv + 1, argv + argc});
 }

@@ -19,48 +19,61 @@ namespace {
 
 using Setter = std::function<bool(DaemonOptions&, const std::string&)>;
 
-struct Row {
-  OptionRow row;
-  Setter set;  // false where the value is none
+// How a row's field is set (false where the value is none), and whether it is the same in two sets of
+// options.
+struct Field {
+  Setter set;
+  std::function<bool(const DaemonOptions&, const DaemonOptions&)> same;
 };
 
-Setter Text(std::string DaemonOptions::*field) {
-  return [field](DaemonOptions& o, const std::string& v) {
+struct Row {
+  OptionRow row;
+  Field field;
+};
+
+template <typename T>
+Field FieldOf(T DaemonOptions::*field, Setter set) {
+  return {std::move(set),
+          [field](const DaemonOptions& a, const DaemonOptions& b) { return a.*field == b.*field; }};
+}
+
+Field Text(std::string DaemonOptions::*field) {
+  return FieldOf(field, [field](DaemonOptions& o, const std::string& v) {
     o.*field = v;
     return !v.empty();
-  };
+  });
 }
 
-Setter AnyText(std::string DaemonOptions::*field) {
-  return [field](DaemonOptions& o, const std::string& v) {
+Field AnyText(std::string DaemonOptions::*field) {
+  return FieldOf(field, [field](DaemonOptions& o, const std::string& v) {
     o.*field = v;
     return true;
-  };
+  });
 }
 
-Setter Path(std::string DaemonOptions::*field) {
-  return [field](DaemonOptions& o, const std::string& v) {
+Field Path(std::string DaemonOptions::*field) {
+  return FieldOf(field, [field](DaemonOptions& o, const std::string& v) {
     o.*field = AbsolutePath(v);
     return !v.empty() && v.find('\0') == std::string::npos;
-  };
+  });
 }
 
-Setter Number(int64_t DaemonOptions::*field, int64_t lowest, int64_t highest) {
-  return [=](DaemonOptions& o, const std::string& v) {
+Field Number(int64_t DaemonOptions::*field, int64_t lowest, int64_t highest) {
+  return FieldOf(field, [=](DaemonOptions& o, const std::string& v) {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(v.data(), v.data() + v.size(), value);
     if (error != std::errc() || end != v.data() + v.size() || value < lowest || value > highest) return false;
     o.*field = value;
     return true;
-  };
+  });
 }
 
-Setter Switch(bool DaemonOptions::*field) {
-  return [field](DaemonOptions& o, const std::string& v) {
+Field Switch(bool DaemonOptions::*field) {
+  return FieldOf(field, [field](DaemonOptions& o, const std::string& v) {
     if (v != "on" && v != "off" && v != "true" && v != "false") return false;
     o.*field = v == "on" || v == "true";
     return true;
-  };
+  });
 }
 
 bool SetSecondPort(DaemonOptions& o, const std::string& v) {
@@ -94,15 +107,16 @@ const std::vector<Row>& Rows() {
         "Unix socket for gRPC, mode 0600."},
        Path(&DaemonOptions::socket)},
       {{"socket-users", "RUMBO_SOCKET_USERS", "own|all", "own",
-        "Who may use the socket: our own user and root, or, as a service for many users, all whom its mode "
+        "Who may use the socket: our own user and root, or, as a service for many users, all whom its "
+        "mode "
         "lets in."},
-       SetSocketUsers},
+       FieldOf(&DaemonOptions::socket_users, SetSocketUsers)},
       {{"http", "RUMBO_HTTP", "ADDR:PORT|off", "127.0.0.1:11711",
         "Loopback address of the HTTP APIs, or off."},
        Text(&DaemonOptions::http)},
       {{"http-second-port", "RUMBO_HTTP_SECOND_PORT", "PORT|off", "off",
         "A second HTTP port, as 11434 for apps that know only Ollama's."},
-       SetSecondPort},
+       FieldOf(&DaemonOptions::http_second, SetSecondPort)},
       {{"http-hosts", "RUMBO_HTTP_HOSTS", "NAME:PORT,...", "none",
         "Host headers accepted beside 127.0.0.1, localhost and [::1] with our port."},
        AnyText(&DaemonOptions::http_hosts)},
@@ -146,6 +160,18 @@ const std::vector<Row>& Rows() {
       {{"prompt-cache", "RUMBO_PROMPT_CACHE", "MIB", "2048",
         "MiB of disk for each model's prompts, so that conversations go on after a restart; 0: none."},
        Number(&DaemonOptions::prompt_cache_mib, 0, 1 << 30)},
+      {{"memory-limit", "RUMBO_MEMORY_LIMIT", "MIB", "0",
+        "MiB of system memory that models may take in all; 0: what the machine has."},
+       Number(&DaemonOptions::memory_limit_mib, 0, 1 << 30)},
+      {{"battery-floor", "RUMBO_BATTERY_FLOOR", "PERCENT", "20",
+        "On battery with less charge, batch work waits; 0: never."},
+       Number(&DaemonOptions::battery_floor, 0, 100)},
+      {{"heat-ceiling", "RUMBO_HEAT_CEILING", "PERCENT", "95",
+        "With a sensor above this share of its critical temperature, batch work waits; 0: never."},
+       Number(&DaemonOptions::heat_ceiling, 0, 100)},
+      {{"promise-dir", "RUMBO_PROMISE_DIR", "DIR|off", "/dev/shm/rumbo-promises",
+        "Where the daemons of all users say what memory they have promised."},
+       Text(&DaemonOptions::promise_dir)},
       {{"isolate", "RUMBO_ISOLATE", "on|off", "on",
         "Workers in namespaces of their own, without a network, where the kernel allows it."},
        Switch(&DaemonOptions::isolate)},
@@ -184,10 +210,10 @@ const std::vector<Row>& Rows() {
        AnyText(&DaemonOptions::model_caches)},
       {{"log-level", "RUMBO_LOG_LEVEL", "LEVEL", "info",
         "error, warning, info or debug; prompts are never logged."},
-       SetLevel},
+       FieldOf(&DaemonOptions::log_level, SetLevel)},
       {{"log-format", "RUMBO_LOG_FORMAT", "text|json", "text",
         "Lines for people, or one JSON object per line."},
-       SetFormat},
+       FieldOf(&DaemonOptions::log_format, SetFormat)},
   };
   return *rows;
 }
@@ -209,7 +235,7 @@ absl::Status Unknown(const std::string& name, const std::string& where) {
 }
 
 absl::Status Set(DaemonOptions& options, const Row& row, const std::string& value, const std::string& where) {
-  if (row.set(options, value)) return absl::OkStatus();
+  if (row.field.set(options, value)) return absl::OkStatus();
   return InvalidArgument(where + ": " + row.row.name + " cannot be \"" + EscapeForLog(value, 80) + "\"",
                          std::string("It is ") + row.row.argument + ": " + row.row.help);
 }
@@ -270,6 +296,7 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
   options.socket_users = "own";
   options.hub = "https://huggingface.co";
   options.registry = "https://registry.ollama.ai";
+  options.promise_dir = "/dev/shm/rumbo-promises";
 
   std::vector<std::pair<const Row*, std::string>> flags;
   bool config_named = std::getenv("RUMBO_CONFIG") != nullptr;
@@ -312,6 +339,14 @@ absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args) 
   }
   for (const auto& [row, value] : flags) RUMBO_RETURN_IF_ERROR(Set(options, *row, value, "command line"));
   return options;
+}
+
+std::vector<std::string> ChangedOptions(const DaemonOptions& before, const DaemonOptions& after) {
+  std::vector<std::string> changed;
+  for (const Row& row : Rows()) {
+    if (!row.field.same(before, after)) changed.push_back(row.row.name);
+  }
+  return changed;
 }
 
 std::string HelpText() {

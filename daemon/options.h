@@ -34,6 +34,10 @@ struct DaemonOptions {
   int64_t drain_s = 5;
   int64_t load_silence_s = 60;
   int64_t prompt_cache_mib = 2048;
+  int64_t memory_limit_mib = 0;
+  int64_t battery_floor = 20;
+  int64_t heat_ceiling = 95;
+  std::string promise_dir;  // "off": none
   bool isolate = true;
   bool sandbox = true;
   std::string hub;             // "https://...[,mirror,...]"
@@ -67,6 +71,9 @@ const std::vector<OptionRow>& OptionTable();
 // Command line over environment over file over default. Errors: kInvalidArgument naming the option, the
 // nearest name for an unknown one, and where it stood; kFileNotFound for a --config that is not there.
 absl::StatusOr<DaemonOptions> ReadOptions(const std::vector<std::string>& args);
+
+// Names of the options that differ.
+std::vector<std::string> ChangedOptions(const DaemonOptions& before, const DaemonOptions& after);
 
 std::string HelpText();
 std::string OptionsMarkdown();

@@ -65,5 +65,14 @@ TEST_F(OptionsTest, DocsAreWhatTheTableSays) {
       << "run `rumbod --print-docs` and put its table there";
 }
 
+TEST_F(OptionsTest, ChangedOptionsAreNamed) {
+  const auto a = ReadOptions({"--config", Write(""), "--keep-alive", "60"});
+  const auto b = ReadOptions(
+      {"--config", Write(""), "--keep-alive", "61", "--log-level", "debug", "--battery-floor", "5"});
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+  EXPECT_EQ(ChangedOptions(*a, *a), std::vector<std::string>{});
+  EXPECT_EQ(ChangedOptions(*a, *b), (std::vector<std::string>{"keep-alive", "battery-floor", "log-level"}));
+}
+
 }  // namespace
 }  // namespace rumbo

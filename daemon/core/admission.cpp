@@ -22,7 +22,7 @@ void AdmissionQueue::PutBack(Item item) {
   ++size_;
 }
 
-std::optional<AdmissionQueue::Item> AdmissionQueue::Pop(TimePoint now) {
+std::optional<AdmissionQueue::Item> AdmissionQueue::Pop(TimePoint now, bool hold_batch) {
   Client* best = nullptr;
   std::deque<Item>* best_queue = nullptr;
   int64_t best_class = 0;
@@ -35,7 +35,7 @@ std::optional<AdmissionQueue::Item> AdmissionQueue::Pop(TimePoint now) {
   for (auto& [name, client] : clients_) {
     for (int c = 0; c < kClasses; ++c) {
       std::deque<Item>& queue = client.queues[c];
-      if (queue.empty()) continue;
+      if (queue.empty() || (hold_batch && c == static_cast<int>(Priority::kBatch))) continue;
       const int64_t steps = (now - queue.front().enqueued) / ageing_;
       const int64_t effective = std::max<int64_t>(c - steps, 0);
       if (!better(client, queue, effective)) continue;

@@ -32,8 +32,8 @@ class AdmissionQueue {
   void Push(Item item);
   // Puts back what Pop gave: its client did not get that work. It stands where its time of arrival puts it.
   void PutBack(Item item);
-  // The next request; nullopt where none waits.
-  std::optional<Item> Pop(TimePoint now);
+  // The next request; nullopt where none waits. `hold_batch`: batch requests stay where they are.
+  std::optional<Item> Pop(TimePoint now, bool hold_batch = false);
   // True where it was there.
   bool Remove(const std::string& id);
   std::vector<std::string> RemoveAll();

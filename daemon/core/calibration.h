@@ -82,10 +82,10 @@ class Corrections {
   bool empty() const { return same_.empty() && kin_.empty(); }
 
   // Of decode tokens/s of each and of all sessions; nullopt where nothing comparable was measured. The
-  // closest measurements win: this model, models of the same quantisation, any model, and at last other builds
-  // and engines on this backend and device: so that one is not preferred because it alone was never measured.
-  // Of these, the ones with the nearest number of sessions; among equals, the median of the newest ten; a
-  // tuning run outranks what was seen under other load.
+  // closest measurements win: this model, models of the same quantisation, any model, and at last other
+  // builds and engines on this backend and device: so that one is not preferred because it alone was never
+  // measured. Of these, the ones with the nearest number of sessions; among equals, the median of the newest
+  // ten; a tuning run outranks what was seen under other load.
   std::optional<Correction> Decode(uint32_t sessions, const std::string& knobs = "") const;
   std::optional<Correction> Aggregate(uint32_t sessions, const std::string& knobs = "") const;
   // Of the time to first token of one request alone, and of one among `sessions` that begin together.

@@ -22,6 +22,10 @@ struct CoreOptions {
   std::chrono::milliseconds load_silence{60000};  // a load without a sign of life for so long has hung
   std::string cache_dir;                          // parent of instances' cache folders; "" none
   uint64_t disk_cache_bytes = 0;                  // quota of the prompts on disk, per model; 0 none
+  Bytes memory_limit = 0;     // of system memory, what may be promised in all; 0: what the machine has
+  double battery_floor = 20;  // on battery with less (percent), batch work waits; 0: never
+  double heat_ceiling =
+      0.95;  // with a sensor above this share of its critical value, batch work waits; 0: never
 };
 
 // The daemon without its doors: models, plans, instances, requests. Everything asynchronous.
@@ -42,6 +46,9 @@ class Core {
     const Calibration* calibration;  // as it was at the start; copied
     std::vector<InstalledEngine> engines;
     MeasurementLog* measurements = nullptr;  // null: what is learned is forgotten at the end
+    PromiseBoard* promises = nullptr;        // these three may be missing
+    PowerSource* power = nullptr;
+    LeaseJournal* leases = nullptr;
   };
 
   static std::unique_ptr<Core> Create(CoreOptions options, Parts parts);
@@ -112,6 +119,16 @@ class Core {
   virtual void ListRequests(uint64_t after, Callback<std::vector<RequestRecord>> done) = 0;
   // The hardware profiles that plans and GetTopology take, by name.
   virtual void ListProfiles(Callback<std::vector<ProfileInfo>> done) = 0;
+
+  // Keeps a model loaded until the returned token is destroyed (any thread). Loads it where it is not. Both
+  // callbacks come on the executor. `on_end` comes once, and nothing after it: where the model cannot be
+  // loaded in the first place, or the daemon drains.
+  virtual std::shared_ptr<void> Lease(LeaseSpec spec, std::function<void(const LeaseEvent&)> on_event,
+                                      std::function<void(absl::Status)> on_end) = 0;
+
+  // Options that can change while we run: all but cache_dir and memory_limit. Running instances stay as they
+  // are.
+  virtual void SetOptions(CoreOptions options) = 0;
 
   // Takes no new work; `done` once nothing runs or `limit` has passed.
   virtual void Drain(std::chrono::milliseconds limit, std::function<void()> done) = 0;

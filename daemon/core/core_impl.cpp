@@ -18,6 +18,8 @@ namespace rumbo {
 namespace {
 
 // Bytes of system memory that are never given out: room for the OS and for what nobody foresaw.
+constexpr std::chrono::minutes kRepeatable{10};
+
 Bytes SystemReserve() { return 256 * kMiB; }
 
 }  // namespace
@@ -48,8 +50,9 @@ std::unique_ptr<Core> Core::Create(CoreOptions options, Parts parts) {
 CoreImpl::CoreImpl(CoreOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(std::move(parts)),
-      ledger_(SystemReserve()),
-      calibration_(*parts_.calibration) {}
+      ledger_(SystemReserve(), options_.memory_limit),
+      calibration_(*parts_.calibration),
+      repeats_(std::make_shared<RepeatTable>(parts_.executor)) {}
 
 // State lives on the executor; it ends there.
 CoreImpl::~CoreImpl() {
@@ -97,6 +100,7 @@ void CoreImpl::Start() {
       door.Post([this, models = std::move(models)]() mutable { OnModels(std::move(models)); });
     });
     StartProbe();
+    CheckPower();
     WatchMachine();
   });
 }
@@ -119,6 +123,7 @@ void CoreImpl::OnModels(absl::StatusOr<std::vector<StoredModel>> models) {
       spdlog::error("pinned model {}: {}", name, MessageOf(instance.status()));
     }
   }
+  ReloadLeases();
 }
 
 void CoreImpl::WhenModels(std::function<void()> task) {
@@ -141,8 +146,13 @@ void CoreImpl::WhenTopology(std::function<void(absl::Status)> task) {
 
 // Notices hot-plug, lost devices and memory that others took, while nobody asks.
 void CoreImpl::WatchMachine() {
-  PostAfter(std::chrono::seconds(10), [this] {
-    if (topology_) RefreshMemory();
+  PostAfter(std::chrono::seconds(pressed_.empty() ? 10 : 2), [this] {
+    if (topology_) {
+      RefreshMemory();
+      RelievePressure();
+    }
+    CheckPower();
+    CheckContracts();
     WatchMachine();
   });
 }
@@ -199,6 +209,7 @@ void CoreImpl::RefreshMemory() {
     }
     ledger_.SetTaken(id, taken);
   }
+  PublishPromises();
 }
 
 absl::StatusOr<const StoredModel*> CoreImpl::FindModel(const std::string& name) const {
@@ -315,9 +326,38 @@ void CoreImpl::PinModel(std::string name, bool pinned, Callback<bool> done) {
   });
 }
 
+// Repeats of one key are one load; one that failed may be tried again.
+void CoreImpl::LoadOnce(LoadSpec spec, std::function<void(const StepProgress&)> progress,
+                        Callback<LoadResult> done) {
+  std::erase_if(keyed_loads_, [&](const auto& entry) { return Now() - entry.second.begun > kRepeatable; });
+  const auto key = std::pair(spec.uid, spec.idempotency_key);
+  if (const auto it = keyed_loads_.find(key); it != keyed_loads_.end()) {
+    if (!(it->second.spec == spec)) {
+      return done(InvalidArgument("the idempotency key stood for another load before", "Use a new key."));
+    }
+    if (it->second.result) return done(*it->second.result);
+    it->second.waiters.push_back(std::move(done));
+    return;
+  }
+  keyed_loads_[key] = {spec, Now(), std::nullopt, {std::move(done)}};
+  spec.idempotency_key.clear();
+  LoadModel(std::move(spec), std::move(progress), [this, key](absl::StatusOr<LoadResult> result) {
+    const auto it = keyed_loads_.find(key);
+    if (it == keyed_loads_.end()) return;
+    const auto waiters = std::exchange(it->second.waiters, {});
+    if (result.ok()) {
+      it->second.result = *result;
+    } else {
+      keyed_loads_.erase(it);
+    }
+    for (const auto& waiter : waiters) waiter(result);
+  });
+}
+
 void CoreImpl::LoadModel(LoadSpec spec, std::function<void(const StepProgress&)> progress,
                          Callback<LoadResult> done) {
   Post([this, spec = std::move(spec), progress = std::move(progress), done = std::move(done)] {
+    if (!spec.idempotency_key.empty()) return LoadOnce(spec, progress, done);
     WhenModels([this, spec, progress, done] {
       if (draining_) {
         return done(Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down"));
@@ -358,6 +398,7 @@ void CoreImpl::UnloadModel(std::string name, std::optional<std::chrono::millisec
         removal_waiters_[id].push_back([left, done, ids] {
           if (--*left == 0) done(ids);
         });
+        LeasesLost(*Find(id), "unloaded", false);
         StopInstance(*Find(id), "unloaded",
                      Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped, "the model was unloaded",
                            "Send the request again to load it anew."),
@@ -656,6 +697,21 @@ void CoreImpl::ListProfiles(Callback<std::vector<ProfileInfo>> done) {
   });
 }
 
+void CoreImpl::SetOptions(CoreOptions options) {
+  Post([this, options = std::move(options)] {
+    const auto old = options_.keep_alive;
+    const std::string cache_dir = options_.cache_dir;
+    options_ = options;
+    options_.cache_dir = cache_dir;
+    for (const auto& [id, instance] : instances_) {
+      if (instance->keep_alive != old || instance->spec.keep_alive_s) continue;  // it was told another time
+      instance->keep_alive = options_.keep_alive;
+      if (instance->idle() && !instance->stopping) ArmKeepAlive(*instance);
+    }
+    CheckPower();
+  });
+}
+
 void CoreImpl::GetStatus(Callback<CoreStatus> done) {
   Post([this, done = std::move(done)] {
     CoreStatus status;
@@ -674,6 +730,11 @@ void CoreImpl::GetStatus(Callback<CoreStatus> done) {
 void CoreImpl::Drain(std::chrono::milliseconds limit, std::function<void()> done) {
   Post([this, limit, done = std::move(done)] {
     draining_ = true;
+    for (const auto& [number, lease] : std::exchange(leases_, {})) {
+      if (lease->on_end)
+        lease->on_end(
+            Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down"));
+    }
     const auto once = std::make_shared<bool>(false);
     const auto finish = [this, done, once] {
       if (std::exchange(*once, true)) return;

@@ -10,9 +10,17 @@
 #include "daemon/core/core.h"
 #include "daemon/core/ledger.h"
 #include "daemon/core/planner.h"
+#include "daemon/core/repeats.h"
 #include "daemon/core/request_log.h"
 
 namespace rumbo {
+
+// All that a look for room depends on.
+struct RoomView {
+  std::map<std::string, Bytes> pool_free, limit_free, all_pool_free, all_limit_free;
+  std::vector<EvictionCandidate> evictable, busy;
+  bool operator==(const RoomView&) const = default;
+};
 
 // Runs of about as many sessions and as long prompts: how many were measured, and when last.
 struct RunKind {
@@ -24,6 +32,7 @@ struct RunKind {
 // keeps its id and starts again when somebody needs it. The core's executor only.
 struct Instance {
   InstanceInfo info;
+  uint64_t number = 0;  // in the order of creation
   LoadSpec spec;
   Plan plan;
   Measured measured;
@@ -52,6 +61,7 @@ struct Instance {
   bool wants_room = false;          // fits, but not before others are done: waits, see core_room.cpp
   TimePoint room_since{};
   std::vector<std::string> blockers;  // while wants_room: whose end would make it fit
+  std::optional<RoomView> seen;       // what it did not fit into when last looked: no need to look twice
   bool yielding = false;  // somebody has waited long for its room: takes no new requests until it is idle
 
   int failures = 0;           // of its process, in a row, without a token between
@@ -65,7 +75,8 @@ struct Instance {
   bool hang_watch_armed = false;
   bool asked_for_life = false;  // GetStats is under way
   EngineStats last_stats;
-  TimePoint last_progress{};  // when last_stats changed
+  TimePoint last_progress{};             // when last_stats changed
+  std::optional<TimePoint> yield_asked;  // since when its lease holders know that somebody wants the room
 
   double running_seconds = 0;  // see CoreImpl::RunningSeconds
   TimePoint running_since{};
@@ -77,6 +88,20 @@ struct Instance {
   bool at_rest() const {
     return running.empty() && borrowed == 0 && ready_waiters.empty() && (queue.empty() || yielding);
   }
+};
+
+// A lease that somebody holds.
+struct HeldLease {
+  uint64_t number = 0;
+  LeaseSpec spec;
+  std::function<void(const LeaseEvent&)> on_event;  // null: of an earlier daemon, whose holder may come back
+  std::function<void(absl::Status)> on_end;
+  std::string instance;    // "" while it has none
+  bool granted = false;    // once
+  bool has_model = false;  // it is ready now
+  bool comes_back = true;  // false: the user unloaded it
+  bool contract_kept = true;
+  TimePoint expires = TimePoint::max();
 };
 
 // The Core. Split by reason to change: core_impl.cpp (models, plans, the machine), core_requests.cpp
@@ -117,6 +142,9 @@ class CoreImpl final : public Core {
   void ListRequests(uint64_t after, Callback<std::vector<RequestRecord>> done) override;
   void ListProfiles(Callback<std::vector<ProfileInfo>> done) override;
   void Drain(std::chrono::milliseconds limit, std::function<void()> done) override;
+  std::shared_ptr<void> Lease(LeaseSpec spec, std::function<void(const LeaseEvent&)> on_event,
+                              std::function<void(absl::Status)> on_end) override;
+  void SetOptions(CoreOptions options) override;
 
  private:
   class RequestCall;
@@ -150,6 +178,8 @@ class CoreImpl final : public Core {
   PlanRequest MakePlanRequest(const std::string& model, std::vector<PlanVariant> variants,
                               const Workload& workload, const Contract& contract,
                               const PlanOverrides& overrides) const;
+  void LoadOnce(LoadSpec spec, std::function<void(const StepProgress&)> progress, Callback<LoadResult> done);
+  std::unique_ptr<GenerateCall> GenerateOnce(InferenceRequest request, std::shared_ptr<AnswerSink> sink);
   void PlanWith(PlanQuery query, std::vector<PlanVariant> variants, Callback<Plan> done);
 
   // core_requests.cpp
@@ -173,13 +203,14 @@ class CoreImpl final : public Core {
   // core_instances.cpp
   absl::StatusOr<Instance*> EnsureInstance(const LoadSpec& spec, bool replace_different);
   bool Serves(const Instance& instance, const LoadSpec& spec) const;
+  bool KeptByPin(const Instance& instance) const;
   void Launch(Instance& instance);
   LaunchSpec LaunchSpecOf(const Instance& instance) const;
   void AddCompanions(LaunchSpec& launch) const;
   void OnReady(const std::string& id, uint64_t launch, std::shared_ptr<Engine> engine, EngineInfo info);
   void OnExit(const std::string& id, uint64_t launch, absl::Status status);
   void FailLoad(Instance& instance, const absl::Status& status);
-  void KeepFailed(Instance& instance);
+  void KeepFailed(Instance& instance, std::chrono::milliseconds at_least = std::chrono::milliseconds(0));
   void Restart(Instance& instance);
   absl::Status CrashLoop(const Instance& instance) const;
   // `queued_hear` OK: what waits is served elsewhere.
@@ -210,18 +241,50 @@ class CoreImpl final : public Core {
   std::vector<PlanVariant> VariantsOf(const std::string& model) const;
   absl::Status CheckLoadable(const std::string& model) const;
   void WaitForRoom(Instance& instance, PlanRequest request);
+  RoomView View(const Instance& instance, const PlanRequest& request) const;
+  void WaitOn(Instance& instance);
+  void ArmRoomTimer();
   void LeaveRoomQueue(Instance& instance);
   bool BehindAnother(const Instance& instance) const;
   void RoomMayBeFree();
+  void RetryRoomSoon();
   void RetryRoom();
   void AskToYield();
+  void NoteRelease(const std::string& id);
+  void DropSettled();
   void SubtractClaims(const Instance& besides, LedgerSnapshot& snapshot) const;
   std::vector<EvictionCandidate> Evictable(const Instance* besides, bool busy_too) const;
   Reservation ReservationOf(const Candidate& candidate) const;
   std::vector<MemoryItem> MapPools(const Instance& instance, std::vector<MemoryItem> items) const;
   Instance* Find(const std::string& id);
+  int WantedLevel(const Instance& instance) const;
+  void RelievePressure();
+  void PublishPromises();
+  Bytes Untaken(const Instance& instance, const std::string& pool) const;
+  bool Quarantined(const std::string& device) const;
+  absl::StatusOr<Plan> PlanHere(const PlanRequest& request) const;
+  void NoteDeviceFault(const Instance& instance, const absl::Status& status);
 
-  const CoreOptions options_;
+  // core_leases.cpp
+  void AddLease(const std::shared_ptr<HeldLease>& lease);
+  void AttachLease(HeldLease& lease);
+  void DropLease(uint64_t number);
+  int LeaseLevel(const Instance& instance) const;
+  bool Kept(const Instance& instance) const { return KeptByPin(instance) || LeaseLevel(instance) > 0; }
+  void LeasesLost(Instance& instance, const std::string& reason, bool comes_back);
+  void LeasesReady(Instance& instance);
+  void AskLeasesToYield(Instance& instance, const std::string& for_whom);
+  void NoMoreYield(Instance& instance);
+  void RestoreLeases();
+  bool FitsAgain(const HeldLease& lease);
+  void CheckContracts();
+  void CheckPower();
+  bool HoldsBatch() const { return !batch_held_because_.empty(); }
+  void SaveLeases();
+  void ReloadLeases();
+  void Tell(HeldLease& lease, LeaseEvent::Kind kind, const std::string& reason);
+
+  CoreOptions options_;
   const Parts parts_;
   std::shared_ptr<int> alive_ =
       std::make_shared<int>(0);  // its weak pointers tell posted tasks whether this lives
@@ -245,6 +308,13 @@ class CoreImpl final : public Core {
   std::deque<std::pair<std::string, std::string>> history_;        // ended requests -> instance, bounded
 
   std::map<std::string, std::vector<std::function<void()>>> removal_waiters_;  // by instance
+  // Memory of processes that ended a moment ago and that may not be reported free yet.
+  struct Settling {
+    TimePoint since;
+    Reservation held;
+    std::map<std::string, Bytes> free_then;  // reported free by pool, from which it is believed to be back
+  };
+  std::vector<Settling> settling_;
   bool room_retry_posted_ = false;
   bool room_timer_armed_ = false;
 
@@ -252,6 +322,24 @@ class CoreImpl final : public Core {
   uint64_t next_watcher_ = 1;
 
   bool tuning_ = false;  // a tuning run is under way
+  std::map<uint64_t, std::shared_ptr<HeldLease>> leases_;
+  uint64_t next_lease_ = 1;
+  bool restore_armed_ = false;
+  bool leases_loaded_ = false;
+  std::string batch_held_because_;  // "" where batch work may run
+  std::map<std::string, std::vector<TimePoint>> device_faults_;
+  std::set<std::string> pressed_;  // instances in whose memory other programs are
+
+  // Loads with an idempotency key, by uid and key.
+  struct KeyedLoad {
+    LoadSpec spec;
+    TimePoint begun{};
+    std::optional<LoadResult> result;
+    std::vector<Callback<LoadResult>> waiters;
+  };
+  std::map<std::pair<uint32_t, std::string>, KeyedLoad> keyed_loads_;
+  const std::shared_ptr<RepeatTable> repeats_;
+
   bool draining_ = false;
   std::vector<std::function<void()>> drain_waiters_;
   uint32_t queued_ = 0;

@@ -30,6 +30,15 @@ milliseconds BackOff(int failures) {
   return std::min(milliseconds(250 << std::min(failures - 2, 10)), milliseconds(15000));
 }
 
+// Asks for nothing in particular: what a pinned model is loaded with.
+bool Plain(const LoadSpec& spec) {
+  const PlanOverrides& o = spec.overrides;
+  const Contract& c = spec.contract;
+  return o.engine.empty() && o.device.empty() && o.kv_type.empty() && o.variant.empty() && !o.threads &&
+         !o.gpu_layers && !o.force && c.device_kind.empty() && !c.min_context && !c.min_tokens_per_s &&
+         !spec.workload.sessions && !spec.workload.context;
+}
+
 }  // namespace
 
 absl::Status RefusalStatus(const Plan& plan) {
@@ -101,12 +110,28 @@ static bool Better(const Instance& a, const Instance& b, const LoadSpec& spec) {
   return a.info.state == InstanceState::kReady;
 }
 
+// A pin keeps one instance of its model: the first that is ready, or any while none is.
+bool CoreImpl::KeptByPin(const Instance& instance) const {
+  if (!instance.info.pinned) return false;
+  const auto key = [](const Instance& i) {
+    return std::pair(i.info.state != InstanceState::kReady, i.number);
+  };
+  return std::none_of(instances_.begin(), instances_.end(), [&](const auto& entry) {
+    const Instance& other = *entry.second;
+    return other.info.model == instance.info.model && !other.stopping &&
+           other.info.state == InstanceState::kReady && key(other) < key(instance);
+  });
+}
+
 absl::StatusOr<Instance*> CoreImpl::EnsureInstance(const LoadSpec& spec, bool replace_different) {
   std::set<std::string> different;
   Instance* serving = nullptr;
   for (auto& [id, instance] : instances_) {
     if (instance->info.model != spec.model || instance->stopping) continue;
-    if (!Serves(*instance, spec)) {
+    // One whose own wishes could not be met is no home for others.
+    const bool refused =
+        instance->info.state == InstanceState::kFailed && instance->failures == 0 && !Plain(instance->spec);
+    if (refused || !Serves(*instance, spec)) {
       different.insert(id);
       continue;
     }
@@ -123,9 +148,10 @@ absl::StatusOr<Instance*> CoreImpl::EnsureInstance(const LoadSpec& spec, bool re
     const auto model = FindModel(spec.model);
     if (!model.ok()) return model.status();
   }
-  const std::string id = "i" + std::to_string(next_instance_++);
   auto created = std::make_unique<Instance>();
   Instance& instance = *created;
+  instance.number = next_instance_++;
+  const std::string id = "i" + std::to_string(instance.number);
   instance.info.id = id;
   instance.info.model = spec.model;
   instance.spec = spec;
@@ -269,7 +295,9 @@ void CoreImpl::OnReady(const std::string& id, uint64_t launch, std::shared_ptr<E
   SetState(instance, InstanceState::kReady, "ready");
   instance.last_used = Now();
   instance.progress_watchers.clear();
+  PublishPromises();
   for (auto& waiter : std::exchange(instance.ready_waiters, {})) waiter(absl::OkStatus());
+  LeasesReady(instance);
   Dispatch(instance);
   Rested(instance);
 }
@@ -282,7 +310,9 @@ void CoreImpl::OnExit(const std::string& id, uint64_t launch, absl::Status statu
   instance.engine.reset();
   instance.info.pid.reset();
   instance.info.progress.reset();
+  NoteRelease(id);
   ledger_.Release(id);
+  PublishPromises();
   RoomMayBeFree();
   if (instance.stopping) return Remove(id);
   if (status.ok()) status = instance.kill_reason;
@@ -292,13 +322,14 @@ void CoreImpl::OnExit(const std::string& id, uint64_t launch, absl::Status statu
   if (was_ready && Now() - instance.ready_since >= kStable) instance.failures = 0;
   if (++instance.failures >= kCrashLoop) instance.blocked_until = Now() + kCrashLoopRest;
   instance.suspect = false;
+  NoteDeviceFault(instance, status);
   SetState(instance, InstanceState::kFailed, MessageOf(status));
+  LeasesLost(instance, instance.info.reason, true);
   // Running requests end through their own streams. What waits, or is replayed, wants a fresh process, where
   // one is known to be able to run; a first load that fails is told at once.
   if (!instance.proven) {
     FailLoad(instance, status);
-  } else if (!instance.queue.empty() || !instance.ready_waiters.empty() ||
-             (instance.info.pinned && !draining_)) {
+  } else if (!instance.queue.empty() || !instance.ready_waiters.empty() || (Kept(instance) && !draining_)) {
     Restart(instance);
   } else {
     KeepFailed(instance);
@@ -350,22 +381,24 @@ void CoreImpl::FailLoad(Instance& instance, const absl::Status& status) {
 
 // What failed stays for a while, so that its failures are counted; what could not even be tried goes at once;
 // what is pinned is tried again.
-void CoreImpl::KeepFailed(Instance& instance) {
-  milliseconds rest = instance.failures > 0 ? milliseconds(kForgetFailed) : milliseconds(0);
-  if (instance.info.pinned)
+void CoreImpl::KeepFailed(Instance& instance, milliseconds at_least) {
+  milliseconds rest = instance.failures > 0 ? milliseconds(kForgetFailed) : at_least;
+  const bool pinned =
+      (instance.info.pinned && (instance.proven || Plain(instance.spec))) || LeaseLevel(instance) > 0;
+  if (pinned)
     rest =
         std::max<milliseconds>(kPinnedRetry, std::chrono::ceil<milliseconds>(instance.blocked_until - Now()));
   const uint64_t since = ++instance.failed_since;
-  PostAfter(rest, [this, id = instance.info.id, since] {
+  PostAfter(rest, [this, id = instance.info.id, since, pinned] {
     Instance* failed = Find(id);
     if (failed == nullptr || failed->info.state != InstanceState::kFailed || failed->failed_since != since)
       return;
-    if (failed->info.pinned && !draining_) {
+    if (pinned && Kept(*failed) && !draining_) {
       Restart(*failed);
     } else if (failed->idle()) {
       Remove(id);
     } else {
-      KeepFailed(*failed);
+      KeepFailed(*failed, seconds(1));  // somebody still holds on to it
     }
   });
 }
@@ -377,13 +410,17 @@ void CoreImpl::StopInstance(Instance& instance, std::string why, absl::Status qu
   LeaveRoomQueue(instance);
   const std::string id = instance.info.id;
   SetState(instance, InstanceState::kDraining, std::move(why));
+  LeasesLost(instance, instance.info.reason, true);
   instance.progress_watchers.clear();
   for (auto& waiter : std::exchange(instance.ready_waiters, {})) {
     waiter(Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped,
                  instance.info.model + ": " + instance.info.reason));
   }
   if (queued_hear.ok()) {
-    Rehouse(instance);
+    // Later: several may be stopped in a row, and none of them is a new home.
+    Post([this, id] {
+      if (Instance* leaving = Find(id)) Rehouse(*leaving);
+    });
   } else {
     FailWaiting(instance, queued_hear);
   }
@@ -425,6 +462,8 @@ void CoreImpl::Remove(const std::string& id) {
   // A replay that came after the stop.
   FailWaiting(*it->second, Error(absl::StatusCode::kUnavailable, Reason::kInstanceStopped,
                                  "the model was unloaded", "Send the request again to load it anew."));
+  it->second->stopping = true;
+  LeasesLost(*it->second, it->second->info.reason, true);
   it->second->info.pid.reset();
   it->second->info.state = InstanceState::kStopped;
   Notify(*it->second);
@@ -464,7 +503,7 @@ void CoreImpl::Rested(Instance& instance) {
 }
 
 void CoreImpl::ArmKeepAlive(Instance& instance) {
-  if (instance.keep_alive.count() < 0 || instance.info.pinned) return;
+  if (instance.keep_alive.count() < 0 || Kept(instance)) return;
   const TimePoint end = std::max(instance.last_used + instance.keep_alive, Now());
   if (instance.keep_alive_due <= end) return;  // looks again then
   instance.keep_alive_due = end;
@@ -472,7 +511,7 @@ void CoreImpl::ArmKeepAlive(Instance& instance) {
     Instance* kept = Find(id);
     if (kept == nullptr || kept->keep_alive_due != end) return;
     kept->keep_alive_due = TimePoint::max();
-    if (!kept->idle() || kept->stopping || kept->info.pinned || kept->keep_alive.count() < 0) return;
+    if (!kept->idle() || kept->stopping || Kept(*kept) || kept->keep_alive.count() < 0) return;
     if (kept->last_used + kept->keep_alive > Now()) return ArmKeepAlive(*kept);
     if (kept->info.state != InstanceState::kReady) return;
     StopInstance(*kept, "idle for " + std::to_string(kept->keep_alive.count()) + " s", absl::OkStatus(),

@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint32_t kFewTokens = 16;  // of an answer: fewer say little about its rate
 constexpr uint32_t kFirstRuns = 64;  // of one kind are all kept ...
-constexpr std::chrono::seconds kThenEvery{5};  // ... then one now and then: load changes, the disk is not worn
+constexpr std::chrono::seconds kThenEvery{
+    5};  // ... then one now and then: load changes, the disk is not worn
 
 }  // namespace
 

@@ -49,6 +49,15 @@ class CoreImpl::RequestCall final : public GenerateCall {
 };
 
 std::unique_ptr<GenerateCall> CoreImpl::Generate(InferenceRequest request, std::shared_ptr<AnswerSink> sink) {
+  if (request.idempotency_key.empty()) return GenerateOnce(std::move(request), std::move(sink));
+  return repeats_->Generate(std::move(request), std::move(sink),
+                            [this](InferenceRequest first, std::shared_ptr<AnswerSink> all) {
+                              return GenerateOnce(std::move(first), std::move(all));
+                            });
+}
+
+std::unique_ptr<GenerateCall> CoreImpl::GenerateOnce(InferenceRequest request,
+                                                     std::shared_ptr<AnswerSink> sink) {
   if (request.id.empty()) request.id = NewRequestId();
   const absl::Status gone =
       Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
@@ -183,7 +192,7 @@ void CoreImpl::Rehouse(Instance& instance) {
 void CoreImpl::Dispatch(Instance& instance) {
   while (instance.engine && !instance.suspect && !instance.stopping && !instance.yielding &&
          instance.info.state == InstanceState::kReady && instance.running.size() < instance.info.sessions) {
-    const auto item = instance.queue.Pop(Now());
+    const auto item = instance.queue.Pop(Now(), HoldsBatch());
     if (!item) break;
     const auto it = instance.waiting.find(item->id);
     RUMBO_CHECK(it != instance.waiting.end());

@@ -63,6 +63,7 @@ TEST_F(CoreRoomTest, PinnedIsNeverEvicted) {
   for (const char* name : {"a", "b", "c"}) world.Pin(name, true);
   EXPECT_TRUE(world.Load("e").status().ok());
   EXPECT_EQ(States(), "a:ready b:ready c:ready e:ready ");
+  world.Advance(seconds(3));  // past the time in which the memory of the one that went might still come free
   auto medium = world.Load("m");
   ASSERT_TRUE(medium.come());
   EXPECT_EQ(ReasonOf(medium.status()), Reason::kDoesNotFit);
@@ -103,6 +104,27 @@ TEST_F(CoreRoomTest, MemoryOfOthersCounts) {
   auto second = world.Load("m");
   ASSERT_TRUE(second.come());
   EXPECT_EQ(ReasonOf(second.status()), Reason::kDoesNotFit);
+}
+
+// Drivers give the memory of an ended process back a moment later.
+TEST_F(CoreRoomTest, MemoryThatComesFreeLateAfterAnEvictionIsWaitedFor) {
+  world.Start();
+  Fill();
+  world.topology.free["pool-system"] = testing::kSystemReserve;  // all four have taken theirs
+  for (const auto& process : world.launcher.processes) {
+    process->Started();
+    world.topology.process_bytes[process->pid] = kSlot;
+  }
+  world.Run();
+  auto load = world.Load("e");
+  EXPECT_FALSE(world.ProcessOf("a")->alive());
+  EXPECT_FALSE(load.come()) << load.status();
+  world.Advance(milliseconds(700));
+  EXPECT_FALSE(load.come()) << load.status();
+  world.topology.free["pool-system"] = testing::kSystemReserve + kSlot;
+  world.Advance(milliseconds(100));
+  EXPECT_TRUE(load.come() && load.status().ok());
+  EXPECT_EQ(world.launcher.alive(), 4u) << "nobody else had to go";
 }
 
 // ---- Busy models (a newcomer waits) ----
@@ -234,6 +256,54 @@ TEST_F(CoreRoomTest, LoadOfALoadedModelIsNotHeldUpByAWaitingOne) {
   ASSERT_NE(two.ProcessOf("b"), nullptr) << "a small load does not wait behind a big one";
   EXPECT_EQ(two.ProcessOf("b")->open_replies(), 1u);
   EXPECT_FALSE(big->ended());
+}
+
+// What waits for one victim must not be sent to the next one.
+TEST_F(CoreRoomTest, TwoVictimsOfOneModelDoNotTakeInEachOthersRequests) {
+  CoreWorld two(2);
+  two.AddModel("a");
+  two.AddModel("m", "m");
+  two.Start();
+  std::vector<CoreWorld::Call> calls;
+  for (const uint32_t sessions : {1u, 2u}) {
+    InferenceRequest request = two.Request("a");
+    request.workload.sessions = sessions;
+    calls.push_back(two.Ask(request));
+  }
+  ASSERT_EQ(two.launcher.alive(), 2u);
+  two.Advance(seconds(6));
+  auto big = two.Ask("m");
+  two.Advance(seconds(6));  // both yield
+  for (int i = 0; i < 4; ++i) calls.push_back(two.Ask("a"));
+  two.Answer3(two.launcher.processes[0]->open_reply());
+  two.Answer3(two.launcher.processes[1]->open_reply());
+  ASSERT_NE(two.ProcessOf("m"), nullptr);
+  two.Answer3(two.ProcessOf("m")->open_reply());
+  EXPECT_TRUE(big->status.ok());
+  for (int i = 0; i < 40 && two.Status().finished_requests < 7; ++i) {
+    two.Advance(seconds(1));
+    FakeProcess& last = two.launcher.last();
+    if (last.open_replies() > 0) two.Answer3(last.open_reply());
+  }
+  for (const auto& call : calls) EXPECT_TRUE(call->ended() && call->status.ok()) << call->status;
+}
+
+// Those who were asked to yield go on when the one they yielded to has given up.
+TEST_F(CoreRoomTest, YieldingEndsWithTheWaitItWasFor) {
+  CoreWorld one(1);
+  one.AddModel("a");
+  one.AddModel("b");
+  one.Start();
+  one.Load("a");
+  one.Advance(seconds(6));
+  auto busy = one.Ask("a");
+  auto waiting = one.Ask("b");
+  one.Advance(seconds(10));
+  auto held_back = one.Ask("a");
+  EXPECT_EQ(one.ProcessOf("a")->open_replies(), 1u) << "yields";
+  waiting.Cancel();
+  one.Advance(seconds(2));
+  EXPECT_EQ(one.ProcessOf("a")->open_replies(), 2u);
 }
 
 // A stream of small loads must not keep a big one out for ever.

@@ -29,12 +29,17 @@ Bytes Ledger::FreeInPool(const MemoryPool& pool) const {
     if (held == account.taken.end() || promised == account.promised.pools.end()) continue;
     taken = SaturatingAdd(taken, std::min(held->second, promised->second));
   }
-  const Bytes reported = pool.free_bytes.value_or(*pool.total_bytes);
+  const auto foreign = foreign_.find(pool.id);
+  const Bytes reported = SaturatingSub(pool.free_bytes.value_or(pool.total_bytes.value_or(0)),
+                                       foreign == foreign_.end() ? 0 : foreign->second);
   const Bytes reserve = pool.kind == PoolKind::kSystem ? system_reserve_ : 0;
   const Bytes promised = Promised(pool.id);
   Bytes free = SaturatingSub(SaturatingAdd(reported, taken), SaturatingAdd(promised, reserve));
   if (pool.total_bytes)
     free = std::min(free, SaturatingSub(*pool.total_bytes, SaturatingAdd(promised, reserve)));
+  if (pool.kind == PoolKind::kSystem && system_limit_ > 0) {
+    free = std::min(free, SaturatingSub(system_limit_, promised));
+  }
   return free;
 }
 
@@ -106,6 +111,12 @@ void Ledger::SetTaken(const std::string& owner, const std::map<std::string, Byte
   if (it != accounts_.end()) it->second.taken = pools;
 }
 
+void Ledger::SetForeign(std::map<std::string, Bytes> pools) {
+  if (foreign_ == pools) return;
+  foreign_ = std::move(pools);
+  ++generation_;
+}
+
 void Ledger::Release(const std::string& owner) {
   if (accounts_.erase(owner) > 0) ++generation_;
 }
@@ -113,6 +124,13 @@ void Ledger::Release(const std::string& owner) {
 const Reservation* Ledger::Find(const std::string& owner) const {
   const auto it = accounts_.find(owner);
   return it == accounts_.end() ? nullptr : &it->second.promised;
+}
+
+std::optional<Bytes> Ledger::Taken(const std::string& owner, const std::string& pool) const {
+  const auto it = accounts_.find(owner);
+  if (it == accounts_.end()) return std::nullopt;
+  const auto taken = it->second.taken.find(pool);
+  return taken == it->second.taken.end() ? std::nullopt : std::optional<Bytes>(taken->second);
 }
 
 }  // namespace rumbo

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ struct Reservation {
 // its state.
 class Ledger {
  public:
-  // Bytes of the `system` pool that are never given out.
-  explicit Ledger(Bytes system_reserve = 0) : system_reserve_(system_reserve) {}
+  // Bytes of the `system` pool that are never given out, and how many are at most (0: no bound).
+  explicit Ledger(Bytes system_reserve = 0, Bytes system_limit = 0)
+      : system_reserve_(system_reserve), system_limit_(system_limit) {}
 
   // Takes the pools and limits of the machine. Promises stay. Bumps the generation.
   void SetTopology(const Topology& topology);
@@ -41,11 +43,16 @@ class Ledger {
   // What `owner`'s processes hold by now, by pool; so much of its promise is no longer in "reported free".
   void SetTaken(const std::string& owner, const std::map<std::string, Bytes>& pools);
 
+  // What other daemons of this machine have promised and not yet taken, by pool: foreign use.
+  void SetForeign(std::map<std::string, Bytes> pools);
+
   void Release(const std::string& owner);
 
   LedgerSnapshot Snapshot() const;
   Bytes Promised(const std::string& pool) const;
   const Reservation* Find(const std::string& owner) const;
+  // As last told by SetTaken; nullopt where that is unknown.
+  std::optional<Bytes> Taken(const std::string& owner, const std::string& pool) const;
 
  private:
   struct Account {
@@ -56,8 +63,10 @@ class Ledger {
   Bytes FreeInLimit(const MemoryLimit& limit, const MemoryPool& pool) const;
 
   const Bytes system_reserve_;
+  const Bytes system_limit_;
   std::vector<MemoryPool> pools_;
   std::map<std::string, Account> accounts_;
+  std::map<std::string, Bytes> foreign_;
   uint64_t generation_ = 0;
 };
 

@@ -145,5 +145,21 @@ TEST(LedgerTest, SecondReservationOfAnOwnerReplacesTheFirst) {
   EXPECT_EQ(ledger.Promised("card"), 100u);
 }
 
+TEST(LedgerTest, LimitOfTheUserHoldsWhateverTheMachineHas) {
+  Ledger ledger(0, 100);
+  Topology machine;
+  MemoryPool pool;
+  pool.id = "pool-system";
+  pool.kind = PoolKind::kSystem;
+  pool.total_bytes = pool.free_bytes = 1000;
+  machine.pools = {pool};
+  ledger.SetTopology(machine);
+  EXPECT_EQ(ledger.Snapshot().pool_free.at("pool-system"), 100u);
+  EXPECT_TRUE(ledger.Reserve("a", {{{"pool-system", 60}}, {}}).ok());
+  EXPECT_FALSE(ledger.Reserve("b", {{{"pool-system", 60}}, {}}).ok());
+  ledger.SetForeign({{"pool-system", 990}});
+  EXPECT_EQ(ledger.Snapshot().pool_free.at("pool-system"), 0u) << "promises of other daemons count too";
+}
+
 }  // namespace
 }  // namespace rumbo

@@ -22,6 +22,7 @@ struct Workload {
   std::optional<uint32_t> shared_prefix_tokens;
   std::string objective;  // "", "latency", "throughput", "energy", "memory"
   std::optional<double> draft_acceptance;
+  bool operator==(const Workload&) const = default;
 };
 
 struct Contract {
@@ -29,6 +30,7 @@ struct Contract {
   std::optional<uint32_t> min_context;  // tokens per session
   std::optional<double> min_tokens_per_s;
   bool local_only = false;
+  bool operator==(const Contract&) const = default;
 };
 
 struct PlanOverrides {
@@ -45,6 +47,7 @@ struct PlanOverrides {
   std::string pooling;
   std::optional<uint32_t> draft_tokens;
   std::string draft_model;
+  bool operator==(const PlanOverrides&) const = default;
 };
 
 struct Predicted {

@@ -34,6 +34,7 @@ struct EvictionCandidate {
   std::string instance_id;
   std::map<std::string, Bytes> pool_bytes;
   std::map<std::string, Bytes> limit_bytes;
+  bool operator==(const EvictionCandidate&) const = default;
 };
 
 struct PlanRequest {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -61,6 +62,33 @@ class MeasurementLog {
   virtual ~MeasurementLog() = default;
   // Never blocks; written soon, in batches.
   virtual void Add(Measurement measurement) = 0;
+};
+
+// What all daemons of this machine have promised and not yet taken, so that none promises it twice.
+class PromiseBoard {
+ public:
+  virtual ~PromiseBoard() = default;
+  // Publishes ours and returns the sums of the others', by pool id. Milliseconds at most; blocking, on the
+  // core's executor. Between Enter and Leave no other daemon is inside, so that what was read still holds
+  // when it is written; where one hangs in there, we go on without.
+  virtual void Enter() = 0;
+  virtual std::map<std::string, Bytes> Exchange(const std::map<std::string, Bytes>& ours) = 0;
+  virtual void Leave() = 0;
+};
+
+// Battery, mains and heat. Milliseconds at most; blocking, on the core's executor.
+class PowerSource {
+ public:
+  virtual ~PowerSource() = default;
+  virtual PowerState Read() = 0;
+};
+
+// What must be known again after the daemon was killed: who held leases. Asynchronous, in order.
+class LeaseJournal {
+ public:
+  virtual ~LeaseJournal() = default;
+  virtual void Save(std::vector<LeaseSpec> leases) = 0;
+  virtual void Load(Callback<std::vector<LeaseSpec>> done) = 0;
 };
 
 // Wall time, for people and files only.

@@ -41,6 +41,7 @@ struct InferenceRequest {
   ClientIdentity client;
   TimePoint deadline = TimePoint::max();
   std::optional<int64_t> keep_alive_s;  // negative: always
+  std::string idempotency_key;  // of the owner in `generate`: repeats within ten minutes join the first
 };
 
 struct Placement {
@@ -142,6 +143,41 @@ struct LoadSpec {
   PlanOverrides overrides;
   std::optional<int64_t> keep_alive_s;
   InstanceUse use = InstanceUse::kAny;
+  std::string idempotency_key;  // with the client's uid: repeats within ten minutes are one load
+  uint32_t uid = 0;
+  bool operator==(const LoadSpec&) const = default;
+};
+
+// A client's claim that keeps a model loaded.
+struct LeaseSpec {
+  std::string model;
+  Priority priority = Priority::kNormal;
+  Workload workload;
+  Contract contract;
+  ClientIdentity client;
+};
+
+struct LeaseEvent {
+  enum class Kind {
+    kGranted,         // its model is ready
+    kYieldRequested,  // somebody more important wants the room: let go, or lose the model in a few seconds
+    kRevoked,         // the model is gone; it comes back where the lease is still held
+    kRestored,        // the model is there again, or nobody wants its room any more
+    kContractBroken,  // the model runs, but not as agreed
+    kContractKept,    // ... and now it does again
+  };
+  Kind kind = Kind::kGranted;
+  std::string instance_id;
+  std::string reason;
+};
+const char* Word(LeaseEvent::Kind kind);
+
+// How the machine is fed and how hot it is; unknown stays empty.
+struct PowerState {
+  bool on_battery = false;
+  std::optional<double> battery_percent;
+  std::optional<double> hottest_share;  // 1: a sensor is at its critical temperature
+  std::string hottest;                  // which, for people: "k10temp Tctl 94 of 95 C"
 };
 
 struct LoadResult {

@@ -70,6 +70,7 @@ void RunDecoded(ExchangePtr exchange, DecodedRequest decoded, std::unique_ptr<An
     request.client.app = http.principal + "/" + request.client.app;
     request.generate.owner = http.principal;
   }
+  request.idempotency_key = std::string(http.Header("idempotency-key").substr(0, 200));
   const std::string_view priority = http.Header("x-rumbo-priority");
   if (priority == "interactive") {
     request.generate.priority = Priority::kInteractive;

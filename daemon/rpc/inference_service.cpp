@@ -258,9 +258,8 @@ class InferenceService final : public v1::InferenceService::CallbackService {
     if (!options.priority().empty() && options.priority() != "normal" &&
         options.priority() != "interactive" && options.priority() != "batch") {
       answer->OnEnd(InvalidArgument("priority must be interactive, normal or batch"), nullptr);
-    } else if (!options.idempotency_key().empty()) {
-      answer->OnEnd(NotImplemented("idempotency_key"), nullptr);
     } else {
+      request.idempotency_key = options.idempotency_key();
       answer->SetCall(context_.core->Generate(std::move(request), answer));
     }
     return stream;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "base/status.h"
 #include "base/utf8.h"
 #include "daemon/rpc/engine_list.h"
+#include "daemon/rpc/log_ring.h"
 #include "daemon/rpc/message_stream.h"
 #include "daemon/rpc/services.h"
 #include "daemon/wire/convert.h"
@@ -141,7 +143,7 @@ class DeviceService final : public v1::DeviceService::CallbackService {
 
 class InstanceService final : public v1::InstanceService::CallbackService {
  public:
-  explicit InstanceService(const ServiceContext& context) : core_(context.core) {}
+  explicit InstanceService(const ServiceContext& context) : peers_(context.peers), core_(context.core) {}
 
   grpc::ServerUnaryReactor* ListInstances(CallbackServerContext* call, const v1::ListInstancesRequest*,
                                           v1::ListInstancesResponse* response) override {
@@ -181,14 +183,56 @@ class InstanceService final : public v1::InstanceService::CallbackService {
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::LeaseResponse>* Lease(CallbackServerContext*,
-                                                     const v1::LeaseRequest*) override {
-    auto stream = MessageStream<v1::LeaseResponse>::Create();
-    stream->End(NotImplemented("leases"));
+  grpc::ServerWriteReactor<v1::LeaseResponse>* Lease(CallbackServerContext* call,
+                                                     const v1::LeaseRequest* request) override {
+    // The token is the lease; it is dropped when the client goes or the lease has ended.
+    struct Held {
+      std::mutex mutex;
+      std::shared_ptr<void> token;
+      bool over = false;
+      void Drop() {
+        std::shared_ptr<void> last;
+        std::lock_guard lock(mutex);
+        over = true;
+        last.swap(token);
+      }
+    };
+    auto held = std::make_shared<Held>();
+    auto stream = MessageStream<v1::LeaseResponse>::Create([held] { held->Drop(); });
+    LeaseSpec spec;
+    spec.model = request->model();
+    spec.workload = FromProto(request->workload());
+    spec.contract = FromProto(request->contract());
+    spec.client = peers_->Find(call->peer(), request->app());
+    const std::string& priority = request->priority();
+    if (priority == "interactive") spec.priority = Priority::kInteractive;
+    if (priority == "batch") spec.priority = Priority::kBatch;
+    if (!priority.empty() && priority != "normal" && priority != "interactive" && priority != "batch") {
+      stream->End(InvalidArgument("priority must be interactive, normal or batch"));
+      return stream.get();
+    }
+    auto token = core_->Lease(
+        std::move(spec),
+        [stream](const LeaseEvent& event) {
+          v1::LeaseResponse message;
+          message.set_event(Word(event.kind));
+          message.set_instance_id(event.instance_id);
+          message.set_reason(event.reason);
+          stream->Push(std::move(message));
+        },
+        [stream, held](const absl::Status& status) {
+          stream->End(status);
+          held->Drop();
+        });
+    {
+      std::lock_guard lock(held->mutex);
+      if (!held->over) held->token = std::move(token);
+    }
     return stream.get();
   }
 
  private:
+  const PeerTable* const peers_;
   Core* const core_;
 };
 
@@ -276,10 +320,36 @@ class AdminService final : public v1::AdminService::CallbackService {
   }
 
   grpc::ServerUnaryReactor* Reload(CallbackServerContext* call, const v1::ReloadRequest*,
-                                   v1::ReloadResponse*) override {
+                                   v1::ReloadResponse* response) override {
     auto* reactor = call->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(NotImplemented("reading the configuration again")));
+    const auto reloaded = context_.hooks.reload();
+    if (reloaded.ok()) {
+      for (const std::string& name : reloaded->changed) response->add_changed(name);
+      for (const std::string& name : reloaded->needs_restart) response->add_needs_restart(name);
+    }
+    reactor->Finish(ToGrpcStatus(reloaded.status()));
     return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::WatchLogsResponse>* WatchLogs(CallbackServerContext*,
+                                                             const v1::WatchLogsRequest* request) override {
+    auto token = std::make_shared<std::shared_ptr<void>>();
+    auto stream = MessageStream<v1::WatchLogsResponse>::Create([token] { token->reset(); });
+    if (context_.hooks.logs == nullptr) {
+      stream->End(Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing, "no log is kept"));
+      return stream.get();
+    }
+    const auto push = [stream, filter = request->filter()](const std::string& line) {
+      if (!filter.empty() && line.find(filter) == std::string::npos) return;
+      v1::WatchLogsResponse message;
+      message.set_line(line);
+      stream->Push(std::move(message));
+    };
+    const size_t last = request->last() == 0 ? 100 : request->last();
+    *token = context_.hooks.logs->Watch(last, request->filter(), push, request->follow());
+    if (!request->follow()) stream->End(absl::OkStatus());
+    if (stream->gone()) token->reset();
+    return stream.get();
   }
 
  private:

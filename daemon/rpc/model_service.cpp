@@ -14,7 +14,7 @@ using grpc::CallbackServerContext;
 class ModelService final : public v1::ModelService::CallbackService {
  public:
   explicit ModelService(const ServiceContext& context)
-      : core_(context.core), library_(context.hooks.library) {}
+      : peers_(context.peers), core_(context.core), library_(context.hooks.library) {}
 
   grpc::ServerUnaryReactor* ListModels(CallbackServerContext* call, const v1::ListModelsRequest*,
                                        v1::ListModelsResponse* response) override {
@@ -79,7 +79,7 @@ class ModelService final : public v1::ModelService::CallbackService {
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::LoadModelResponse>* LoadModel(CallbackServerContext*,
+  grpc::ServerWriteReactor<v1::LoadModelResponse>* LoadModel(CallbackServerContext* call,
                                                              const v1::LoadModelRequest* request) override {
     auto stream = MessageStream<v1::LoadModelResponse>::Create();
     LoadSpec spec;
@@ -88,6 +88,8 @@ class ModelService final : public v1::ModelService::CallbackService {
     spec.contract = FromProto(request->contract());
     spec.overrides = FromProto(request->overrides());
     if (request->has_keep_alive_s()) spec.keep_alive_s = request->keep_alive_s();
+    spec.idempotency_key = request->idempotency_key();
+    spec.uid = peers_->Find(call->peer(), "").uid;
     core_->LoadModel(
         std::move(spec),
         [stream](const StepProgress& progress) {
@@ -363,6 +365,7 @@ class ModelService final : public v1::ModelService::CallbackService {
     rumbo::ToProto(from, to);
   }
 
+  const PeerTable* const peers_;
   Core* const core_;
   ModelLibrary* const library_;
 };

@@ -14,6 +14,8 @@
 
 namespace rumbo {
 
+class LogRing;  // daemon/rpc/log_ring.h
+
 struct RpcOptions {
   std::string socket;  // path of the Unix socket
   // A listening socket at `socket` that the service manager opened; its file then stays at the end. -1: we
@@ -38,6 +40,11 @@ struct RpcHooks {
   std::function<std::vector<Finding>()> own_findings;          // the daemon's part of the doctor
   const EngineCatalog* catalog = nullptr;                      // what is known about engines
   std::vector<InstalledEngine> engines;                        // what is installed
+  struct Reloaded {
+    std::vector<std::string> changed, needs_restart;
+  };
+  std::function<absl::StatusOr<Reloaded>()> reload;  // reads the configuration again; any thread
+  LogRing* logs = nullptr;                           // may be missing
 };
 
 // The gRPC front door: all services of rumbo.v1, health with Watch, reflection. It accepts connections

@@ -20,6 +20,9 @@
 #include "base/os/subprocess.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "daemon/supervisor/cgroup.h"
+#include "daemon/supervisor/journal.h"
+#include "daemon/supervisor/processes.h"
 #include "daemon/supervisor/prompt_folder.h"
 #include "daemon/supervisor/sandbox_profile.h"
 #include "daemon/supervisor/worker_client.h"
@@ -29,6 +32,9 @@ namespace {
 
 namespace asio = boost::asio;
 using std::chrono::milliseconds;
+
+constexpr int kBusyTurns = 10;
+constexpr int kLinesPerSecond = 200;
 
 // The last lines of a stream of text, bounded.
 class Tail {
@@ -112,6 +118,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
     child_ = std::move(*child);
     running_ = true;
     if (options_.journal != nullptr) options_.journal->Started(spec_.engine, spec_.backend, child_.isolated);
+    failure_texts_ = program->failure_texts;
+    if (options_.groups) group_ = WorkerGroup::Create(spec_.instance_id);
+    if (group_ && !group_->Add(child_.pid)) group_.reset();
+    if (options_.record != nullptr) options_.record->Add(child_.pid);
     theirs.reset();
     err_write.reset();
     socket_.reset(::fcntl(ours.get(), F_DUPFD_CLOEXEC, 3));
@@ -138,7 +148,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
         [self](double fraction, const std::string& step) {
           asio::post(*self->io_, [self, fraction, step] {
             if (self->ended_) return;
-            self->ArmSilence();
+            if (fraction != self->fraction_ || step != self->step_) self->ArmSilence();
+            self->fraction_ = fraction;
+            self->step_ = step;
             if (self->callbacks_.on_progress) self->callbacks_.on_progress(fraction, step);
           });
         },
@@ -163,7 +175,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
       self->stopping_ = true;
       self->silence_.cancel();
       if (grace.count() <= 0) {
-        KillTree(self->child_);
+        self->KillAll();
         return;
       }
       // A worker ends when its socket ends; the pidfd tells. (SIGTERM would not reach the init of a PID
@@ -171,7 +183,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
       ::shutdown(self->socket_.get(), SHUT_RDWR);
       self->grace_.expires_after(grace);
       self->grace_.async_wait([self](const boost::system::error_code& error) {
-        if (!error && !self->ended_) KillTree(self->child_);
+        if (!error && !self->ended_) self->KillAll();
       });
     });
   }
@@ -214,18 +226,22 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   // False where the line is about the sandbox and not among the engine's own words.
   bool OnLine(const std::string& line) {
-    spdlog::info("{}: {}", spec_.instance_id, EscapeForLog(line));
+    LogLine(line);
     const std::string path =
         options_.journal == nullptr ? "" : options_.journal->Line(spec_.engine, spec_.backend, line);
     denied_ = denied_ || !path.empty();
     return line.rfind("rumbo-sandbox ", 0) != 0 || line.rfind("rumbo-sandbox failed", 0) == 0;
   }
 
-  void ArmSilence() {
+  void ArmSilence(int busy = 0) {
+    const std::optional<uint64_t> work = WorkOf(child_.pid);
     silence_.expires_after(options_.load_silence);
-    silence_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+    silence_.async_wait([weak = weak_from_this(), busy, work](const boost::system::error_code& error) {
       auto self = weak.lock();
       if (error || !self || self->ended_ || self->ready_) return;
+      // It may compile shaders, or read from a slow disk, and have nothing to report for long.
+      const std::optional<uint64_t> now = WorkOf(self->child_.pid);
+      if (now && work && *now > *work && busy < kBusyTurns) return self->ArmSilence(busy + 1);
       self->Fail(Error(absl::StatusCode::kUnavailable, Reason::kEngineHung,
                        "the engine gave no sign of life while loading for " +
                            std::to_string(self->options_.load_silence.count() / 1000) + " s"));
@@ -247,7 +263,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   // Ends the worker for `why`, which becomes its exit status.
   void Fail(absl::Status why) {
     if (failure_.ok()) failure_ = std::move(why);
-    KillTree(child_);
+    KillAll();
   }
 
   void ReadStderr() {
@@ -267,8 +283,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
       if (error || n == 0) break;
       tail_.Append({buffer_, n}, [this](const std::string& line) { return OnLine(line); });
     }
-    KillTree(child_);
+    KillAll();
+    const uint64_t out_of_memory = group_ ? group_->OutOfMemoryKills() : 0;
     const ExitStatus exit = Reap(child_);
+    group_.reset();  // its memory counts as free once nobody is left in it
+    if (options_.record != nullptr) options_.record->Remove(child_.pid);
     running_ = false;
     exit_watch_.release();
     absl::Status status;
@@ -284,6 +303,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
           status =
               Error(failure_.code(), ReasonOf(failure_), MessageOf(failure_) + words, NextStepOf(failure_));
         }
+      } else if (out_of_memory > 0) {
+        status = Error(absl::StatusCode::kUnavailable, Reason::kDoesNotFit,
+                       "the kernel ended the engine: out of memory" + words,
+                       "Load it with less context or fewer sessions, or free memory.");
       } else if (!ready_) {
         status = Error(absl::StatusCode::kUnavailable, Reason::kEngineStartFailed,
                        "the engine ended with " + exit.Describe() + " before it was ready" + words);
@@ -291,9 +314,39 @@ class Worker : public std::enable_shared_from_this<Worker> {
         status = Error(absl::StatusCode::kUnavailable, Reason::kEngineCrashed,
                        "the engine ended with " + exit.Describe() + words);
       }
+      status = Classified(std::move(status), last);
       spdlog::warn("{}: {}", spec_.instance_id, EscapeForLog(MessageOf(status), 2000));
     }
     End(status);
+  }
+
+  void KillAll() {
+    KillTree(child_);
+    if (group_) group_->KillAll();
+  }
+
+  // A worker that floods us fills neither the log nor the disk.
+  void LogLine(const std::string& line) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - window_ > std::chrono::seconds(1)) {
+      if (lines_ > kLinesPerSecond) {
+        spdlog::warn("{}: {} more lines left out", spec_.instance_id, lines_ - kLinesPerSecond);
+      }
+      window_ = now;
+      lines_ = 0;
+    }
+    if (++lines_ <= kLinesPerSecond) spdlog::info("{}: {}", spec_.instance_id, EscapeForLog(line));
+  }
+
+  // What the catalog knows about the last words of this engine. A lost device is the device's fault.
+  absl::Status Classified(absl::Status status, const std::string& last) const {
+    for (const auto& [text, meaning] : failure_texts_) {
+      if (last.find(text) == std::string::npos) continue;
+      Reason reason = ReasonOf(status);
+      if (text.find("DeviceLost") != std::string::npos) reason = Reason::kDeviceLost;
+      return Error(status.code(), reason, meaning + " (" + MessageOf(status) + ")", NextStepOf(status));
+    }
+    return status;
   }
 
   void End(absl::Status status) {
@@ -318,6 +371,12 @@ class Worker : public std::enable_shared_from_this<Worker> {
   UniqueFd socket_;  // a second name of the one gRPC has, to end it
   bool running_ = false, ready_ = false, stopping_ = false, ended_ = false;
   absl::Status failure_;
+  std::unique_ptr<WorkerGroup> group_;
+  std::map<std::string, std::string> failure_texts_;
+  double fraction_ = -1;  // last reported
+  std::string step_;
+  std::chrono::steady_clock::time_point window_{};
+  int lines_ = 0;  // since then
   std::shared_ptr<WorkerClient> client_;
   Tail tail_;
   bool denied_ = false;  // its sandbox denied it a path

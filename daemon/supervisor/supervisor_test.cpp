@@ -4,10 +4,12 @@
 #include <signal.h>
 
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 
 #include "base/os/files.h"
 #include "base/status.h"
+#include "daemon/supervisor/journal.h"
 
 namespace rumbo {
 namespace {
@@ -117,7 +119,7 @@ class SupervisorTest : public ::testing::Test {
     request.sampling.max_tokens = max_tokens;
     return request;
   }
-  SupervisorOptions options_{.load_silence = milliseconds(500)};
+  SupervisorOptions options_{.load_silence = milliseconds(2500)};
   std::unique_ptr<Launcher> launcher_ = NewSupervisor(options_, FindWorkers(RUMBO_BIN_DIR));
 };
 
@@ -244,7 +246,7 @@ TEST_F(SandboxedSupervisorTest, WithoutTheSandboxThatItShallHaveNothingStarts) {
 }
 
 TEST_F(SupervisorTest, GarbageOnTheWireEndsTheWorkerAndTheRequest) {
-  for (const char* kind : {"wire", "order", "no_finish"}) {
+  for (const char* kind : {"wire", "order", "no_finish", "utf8"}) {
     Launched launched;
     auto handle = launcher_->Launch(Fake({{"garbage", kind}}), launched.Callbacks());
     ASSERT_TRUE(launched.WaitReady()) << kind;
@@ -256,6 +258,57 @@ TEST_F(SupervisorTest, GarbageOnTheWireEndsTheWorkerAndTheRequest) {
     ASSERT_TRUE(launched.WaitExit()) << kind;
     EXPECT_FALSE(launched.exit.ok()) << kind;
   }
+}
+
+TEST_F(SupervisorTest, LastWordsAreExplainedByTheCatalog) {
+  auto programs = FindWorkers(RUMBO_BIN_DIR);
+  for (EngineProgram& program : programs) {
+    program.failure_texts = {{"ErrorDeviceLost", "the GPU's driver reset it"},
+                             {"nothing of the kind", "never"}};
+  }
+  const auto launcher = NewSupervisor(options_, programs);
+  Launched launched;
+  auto handle = launcher->Launch(
+      Fake({{"stderr", "vk::DeviceLostError: ErrorDeviceLost"}, {"exit_code", "3"}}), launched.Callbacks());
+  ASSERT_TRUE(launched.WaitExit());
+  EXPECT_EQ(ReasonOf(launched.exit), Reason::kDeviceLost) << launched.exit;
+  EXPECT_EQ(MessageOf(launched.exit).rfind("the GPU's driver reset it", 0), 0u) << launched.exit;
+}
+
+TEST_F(SupervisorTest, FloodedLogAndAnswersToNobodyDoNotReachTheRequest) {
+  for (const char* kind : {"stderr", "stream"}) {
+    Launched launched;
+    auto handle = launcher_->Launch(Fake({{"garbage", kind}}), launched.Callbacks());
+    ASSERT_TRUE(launched.WaitReady()) << kind;
+    auto answer = std::make_shared<Answer>();
+    auto call = launched.engine->Generate(Prompt(5), Engine::Deadline::max(), answer);
+    ASSERT_TRUE(answer->WaitEnd()) << kind;
+    if (answer->status.ok()) {
+      EXPECT_EQ(answer->text, "1 2 3 4 5") << kind;
+    } else {
+      EXPECT_EQ(ReasonOf(answer->status), Reason::kEngineProtocol) << kind << ": " << answer->status;
+    }
+  }
+}
+
+TEST_F(SupervisorTest, RunningWorkersAreOnRecord) {
+  char name[] = "/tmp/rumbo-record-XXXXXX";
+  const std::string dir = ::mkdtemp(name);
+  WorkerRecord record(dir);
+  SupervisorOptions options = options_;
+  options.record = &record;
+  auto launcher = NewSupervisor(options, FindWorkers(RUMBO_BIN_DIR));
+  Launched launched;
+  auto handle = launcher->Launch(Fake(), launched.Callbacks());
+  ASSERT_TRUE(launched.WaitReady());
+  const auto running = ReadFile(dir + "/workers", 4096);
+  ASSERT_TRUE(running.ok());
+  EXPECT_EQ(running->rfind(std::to_string(launched.pid) + " ", 0), 0u) << *running;
+  handle.reset();
+  ASSERT_TRUE(launched.WaitExit());
+  EXPECT_EQ(ReadFile(dir + "/workers", 4096).value_or("?"), "");
+  launcher.reset();
+  std::filesystem::remove_all(dir);
 }
 
 TEST_F(SupervisorTest, CancelEndsAtOnceEvenOfAHungWorker) {

@@ -1,5 +1,6 @@
 #include "daemon/supervisor/worker_client.h"
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 
@@ -111,13 +112,16 @@ class GenerateStream final : public grpc::ClientReadReactor<engine::v1::Generate
 
   void OnReadDone(bool ok) override {
     const Next next = ok ? Deliver() : Next::kEnd;
+    if (!ok && !finished_seen_ && violation_.ok()) ExpectEnd();
     if (next == Next::kRead) StartRead(&message_);
     if (next == Next::kEnd) RemoveHold();
     // kPause: Resume() or Cancel() goes on, maybe already.
   }
 
   void OnDone(const grpc::Status& status) override {
+    if (late_) late_->Cancel();
     absl::Status out = violation_.ok() ? FromWorker(status) : violation_;
+    if (unreadable_ && violation_.ok()) out = Violation("a message that cannot be read");
     if (out.ok() && !finished_seen_) {
       out = Violation("it ended an answer without saying how");
     }
@@ -161,6 +165,18 @@ class GenerateStream final : public grpc::ClientReadReactor<engine::v1::Generate
     }
   }
 
+  // No further message, and no `finished`: the stream ends now with its status, or it was a message that
+  // cannot be read and gRPC would wait for the rest for ever.
+  void ExpectEnd() {
+    late_ = std::make_unique<grpc::Alarm>();
+    late_->Set(std::chrono::system_clock::now() + std::chrono::milliseconds(300),
+               [self = self_](bool expired) {
+                 if (!expired) return;
+                 self->unreadable_ = true;
+                 self->context_.TryCancel();
+               });
+  }
+
   absl::Status Violation(const char* what) {
     return Error(absl::StatusCode::kUnavailable, Reason::kEngineProtocol,
                  std::string("the engine broke its protocol: ") + what,
@@ -181,6 +197,8 @@ class GenerateStream final : public grpc::ClientReadReactor<engine::v1::Generate
   ChunkEvent chunk_;
   FinishedEvent finished_;
   absl::Status violation_;
+  std::unique_ptr<grpc::Alarm> late_;
+  std::atomic<bool> unreadable_{false};
   uint64_t tokens_ = 0;
   bool started_seen_ = false;
   bool finished_seen_ = false;

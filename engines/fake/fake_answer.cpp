@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 
@@ -118,6 +119,10 @@ void FakeAnswer::NextToken() {
     WriteGarbageToSocket();
     return;
   }
+  if (options_.garbage == "stream") AnswerAnotherRequest();
+  if (options_.garbage == "stderr" && sent_ == 0) {
+    for (int i = 0; i < 200'000; ++i) std::fputs("a worker that has much to say about nothing\n", stderr);
+  }
   using std::chrono::microseconds;
   const Clock::time_point due =
       sent_ == 0 ? begun_ + microseconds(uint64_t{options_.prefill_us} * prompt_tokens_ + options_.token_us)
@@ -187,6 +192,12 @@ void FakeAnswer::WriteGarbageToSocket() {
   for (int i = 0; i < 64; ++i) {
     if (send(service_->raw_fd_, kNoise, sizeof(kNoise), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) break;
   }
+}
+
+// A DATA frame of one message for stream 99,999,999, which the client never opened.
+void FakeAnswer::AnswerAnotherRequest() {
+  static constexpr unsigned char kFrame[] = {0, 0, 7, 0, 0, 0x05, 0xf5, 0xe0, 0xff, 0, 0, 0, 0, 2, 0x12, 0};
+  send(service_->raw_fd_, kFrame, sizeof kFrame, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void FakeAnswer::Write() {

@@ -36,6 +36,7 @@ class FakeAnswer final : public grpc::ServerWriteReactor<engine::v1::GenerateRes
   void SendFinished();
   void WaitThenSendToken(Clock::time_point due);
   void WriteGarbageToSocket();
+  void AnswerAnotherRequest();
   void FinishOnce(const grpc::Status& status);
   void Write();
 

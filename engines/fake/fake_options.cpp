@@ -25,8 +25,9 @@ absl::Status SetPerRequest(FakeOptions* o, std::string_view key, std::string_vie
   if (key == "error_at_token") return SetNumber(&o->error_at_token, key, value);
   if (key == "stop_at_token") return SetNumber(&o->stop_at_token, key, value);
   if (key == "garbage") {
-    if (value != "" && value != "wire" && value != "utf8" && value != "order" && value != "no_finish") {
-      return InvalidArgument("extra.garbage must be wire, utf8, order or no_finish");
+    if (value != "" && value != "wire" && value != "utf8" && value != "order" && value != "no_finish" &&
+        value != "stream" && value != "stderr") {
+      return InvalidArgument("extra.garbage must be wire, utf8, order, no_finish, stream or stderr");
     }
     o->garbage = value;
     return absl::OkStatus();

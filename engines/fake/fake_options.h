@@ -27,7 +27,9 @@ struct FakeOptions {
   uint32_t error_at_token = 0;  // (p) the call fails with INTERNAL
   uint32_t stop_at_token = 0;   // (p) the "model" ends by itself after so many tokens, reason "stop"
   // (p) "wire": bytes that are no HTTP/2 on the socket; "utf8": a chunk of ill-formed text; "order": a second
-  // `started` after the first chunk; "no_finish": ends OK without `finished`.
+  // `started` after the first chunk; "no_finish": ends OK without `finished`; "stream": well-formed HTTP/2
+  // that answers a request nobody sent,
+  // before each token; "stderr": 200,000 lines on stderr, then the answer as usual.
   std::string garbage;
 };
 

@@ -45,6 +45,7 @@ int RunInference(const Session& session);         // run
 int RunStreamingCommand(const Session& session);  // import, pull, load, tune
 int RunTop(const Session& session);               // top
 int RunLaunch(const Session& session);            // launch
+int RunLiveCommand(const Session& session);       // ps --watch, logs, lease
 int RunSimpleCommand(const Session& session);     // everything else
 
 }  // namespace rumbo::cli

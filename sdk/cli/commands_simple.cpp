@@ -78,6 +78,33 @@ int Adopt(const Client& client, const Session& s) {
   return models ? Show(s, models->wire, RenderCached(*models, s.out)) : Fail(models.error());
 }
 
+int Drain(const Client& client, const Session& s) {
+  auto done = client.Drain(std::chrono::seconds(s.options.limit_s.value_or(0)));
+  if (!done) return Fail(done.error());
+  Print(s.options.json ? "{\n  \"draining\": true\n}\n" : "the daemon lets what runs end, then stops\n");
+  return kExitOk;
+}
+
+std::string JsonList(const std::vector<std::string>& words) {
+  std::string out;
+  for (const auto& word : words) out += (out.empty() ? "" : ", ") + QuoteJson(word);
+  return "[" + out + "]";
+}
+
+int Reload(const Client& client, const Session& s) {
+  auto report = client.Reload();
+  if (!report) return Fail(report.error());
+  std::string text;
+  for (const auto& name : report->changed) text += Safe(name) + " has changed\n";
+  for (const auto& name : report->needs_restart)
+    text += Safe(name) + " changes with a restart of the daemon\n";
+  if (text.empty()) text = "nothing has changed\n";
+  Print(s.options.json ? "{\n  \"changed\": " + JsonList(report->changed) +
+                             ",\n  \"needs_restart\": " + JsonList(report->needs_restart) + "\n}\n"
+                       : text);
+  return kExitOk;
+}
+
 int Models(const Client& client, const Session& s) {
   const std::string& action = s.options.subject;
   if (action == "search") {
@@ -275,7 +302,8 @@ int RunSimpleCommand(const Session& session) {
       {"devices", Devices}, {"doctor", Doctor}, {"status", Status},  {"ps", Ps},
       {"engines", Engines}, {"models", Models}, {"show", ShowModel}, {"rm", Remove},
       {"check", Check},     {"unload", Unload}, {"pin", Pin},        {"plan", MakePlan},
-      {"explain", Explain}, {"advise", Advise}, {"embed", Embed},    {"tokenize", Tokenize}};
+      {"explain", Explain}, {"advise", Advise}, {"embed", Embed},    {"tokenize", Tokenize},
+      {"drain", Drain},     {"reload", Reload}};
   auto client = Client::Connect({.app = "rumbo"});
   if (!client && session.options.command == "doctor" && client.error().reason == Reason::kDaemonUnreachable) {
     return LocalDoctor(session);

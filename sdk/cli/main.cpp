@@ -32,5 +32,9 @@ int main(int argc, char** argv) {
       (options.command == "models" && (options.subject == "verify" || options.subject == "export"))) {
     return RunStreamingCommand(session);
   }
+  if (options.command == "logs" || options.command == "lease" ||
+      (options.command == "ps" && options.follow)) {
+    return RunLiveCommand(session);
+  }
   return RunSimpleCommand(session);
 }

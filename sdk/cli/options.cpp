@@ -83,7 +83,15 @@ class CommandLine {
     devices->add_flag("--refresh", options_.refresh, "Probe again first");
     Command("doctor", "What is wrong with this machine and the daemon, worst first");
     Command("status", "The daemon: version, load, engines");
-    Command("ps", "Loaded models");
+    CLI::App* ps = Command("ps", "Loaded models");
+    ps->add_flag("--watch", options_.follow, "Each change as it comes, with its reason");
+    CLI::App* logs = Command("logs", "The daemon's log");
+    logs->add_option("WORD", options_.subject, "Only lines with it: an instance, a model, any word");
+    logs->add_option("--lines", options_.lines, "How many of the past, 2000 at most");
+    logs->add_flag("--follow", options_.follow, "Go on with new lines");
+    CLI::App* drain = Command("drain", "Let what runs end, then stop the daemon");
+    drain->add_option("--limit", options_.limit_s, "Seconds that running requests get")->check(NotNegative);
+    Command("reload", "Read the daemon's configuration again");
     Command("engines", "What is known about engines, and which are installed")
         ->add_option("NAME", options_.subject, "One engine in full");
     Subject(Command("completions", "A completion script for a shell"), "SHELL", "bash, zsh or fish");
@@ -178,6 +186,11 @@ class CommandLine {
     CLI::App* load = Command("load", "Load a model");
     Subject(load, "MODEL", "Name of a model");
     AddPlacement(load);
+    CLI::App* lease = Command("lease", "Keep a model loaded while this runs, and show what happens to it");
+    Subject(lease, "MODEL", "Name of a model");
+    lease->add_option("--priority", options_.priority, "interactive, normal or batch");
+    lease->add_option("--context", options_.workload.context, "Tokens of context for all sessions together");
+    lease->add_option("--sessions", options_.workload.sessions, "Sessions that stream at once");
     Subject(Command("explain", "Why something runs where it runs, and what was measured"), "ID",
             "Id of an instance or request, or name of a model");
     CLI::App* tune = Command("tune", "Measure a model with all that can run it here, and keep the winners");

@@ -66,7 +66,11 @@ struct Options {
   std::string key;
   bool print = false;
 
-  bool off = false;  // pin: no longer; launch: no check
+  bool off = false;     // pin: no longer; launch: no check
+  bool follow = false;  // ps --watch, logs --follow
+
+  uint32_t lines = 100;  // logs
+  std::string priority;  // lease
 
   // run
   std::string system_prompt;

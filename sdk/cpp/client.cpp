@@ -63,6 +63,16 @@ Result<DoctorReport> Client::Doctor(const CallOptions& options) const {
   return out;
 }
 
+Result<ReloadReport> Client::Reload(const CallOptions& options) const {
+  auto answer =
+      Unary(*channel_, channel_->admin, &v1::AdminService::Stub::Reload, v1::ReloadRequest(), options);
+  if (!answer) return answer.error();
+  ReloadReport out;
+  for (const auto& name : (*answer)->changed()) out.changed.push_back(name);
+  for (const auto& name : (*answer)->needs_restart()) out.needs_restart.push_back(name);
+  return out;
+}
+
 Result<Done> Client::Drain(std::chrono::milliseconds limit, const CallOptions& options) const {
   v1::DrainRequest request;
   request.set_limit_ms(static_cast<uint32_t>(limit.count()));

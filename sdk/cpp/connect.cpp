@@ -70,19 +70,38 @@ std::string LogTail(const std::string& path, off_t offset) {
   return text;
 }
 
+// Goes with its file, which is of no use afterwards.
+class StartLock {
+ public:
+  StartLock(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  StartLock(StartLock&&) = default;
+  ~StartLock() {
+    if (fd_.valid()) ::unlink(path_.c_str());
+  }
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+};
+
 // Starting is one at a time: the second starter waits here, then finds the first one's daemon.
-Result<UniqueFd> LockStart(const std::string& socket, Clock::time_point deadline) {
+Result<StartLock> LockStart(const std::string& socket, Clock::time_point deadline) {
   const std::string path = socket + ".start";
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid()) return FromAbsl(ErrnoStatus(errno, "open " + path));
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  for (;;) {
+    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd.valid()) return FromAbsl(ErrnoStatus(errno, "open " + path));
+    struct stat locked, named;
+    // One who was before us may have removed the file that we hold.
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::fstat(fd.get(), &locked) == 0 &&
+        ::stat(path.c_str(), &named) == 0 && locked.st_ino == named.st_ino) {
+      return StartLock(path, std::move(fd));
+    }
     if (Clock::now() >= deadline) {
       return Unreachable("another program is starting the daemon and does not come to an end",
                          "Try again, or start rumbod by hand.");
     }
     ::usleep(5000);
   }
-  return fd;
 }
 
 sdk::Error StartFailed(const std::string& what, const std::string& log, off_t offset) {

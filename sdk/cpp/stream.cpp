@@ -230,6 +230,50 @@ Result<Model> Client::Import(const ImportRequest& in, const OnProgress& on_progr
   });
 }
 
+Result<Done> Client::WatchInstances(const std::function<void(const Instance&, bool)>& on_change,
+                                    const CallOptions& options) const {
+  Reading<v1::WatchInstancesRequest, v1::WatchInstancesResponse> reading(
+      *channel_,
+      [this](auto* context, const auto& wire) { return channel_->instance->WatchInstances(context, wire); },
+      v1::WatchInstancesRequest(), options);
+  v1::WatchInstancesResponse message;
+  while (reading.Read(&message)) on_change(From(message.instance()), message.initial());
+  if (reading.error()) return *reading.error();
+  return Done{};
+}
+
+Result<Done> Client::Logs(const LogsRequest& in, const std::function<void(const std::string&)>& on_line,
+                          const CallOptions& options) const {
+  v1::WatchLogsRequest request;
+  request.set_filter(in.filter);
+  request.set_last(in.last);
+  request.set_follow(in.follow);
+  Reading<v1::WatchLogsRequest, v1::WatchLogsResponse> reading(
+      *channel_,
+      [this](auto* context, const auto& wire) { return channel_->admin->WatchLogs(context, wire); }, request,
+      options);
+  v1::WatchLogsResponse message;
+  while (reading.Read(&message)) on_line(message.line());
+  if (reading.error()) return *reading.error();
+  return Done{};
+}
+
+Result<Done> Client::Lease(const LeaseRequest& in, const std::function<void(const LeaseEvent&)>& on_event,
+                           const CallOptions& options) const {
+  v1::LeaseRequest request;
+  request.set_model(in.model);
+  request.set_priority(in.priority);
+  request.set_app(channel_->app);
+  To(in.workload, request.mutable_workload());
+  Reading<v1::LeaseRequest, v1::LeaseResponse> reading(
+      *channel_, [this](auto* context, const auto& wire) { return channel_->instance->Lease(context, wire); },
+      request, options);
+  v1::LeaseResponse message;
+  while (reading.Read(&message)) on_event({message.event(), message.instance_id(), message.reason()});
+  if (reading.error()) return *reading.error();
+  return Done{};
+}
+
 static v1::PullModelRequest PullMessage(const PullRequest& in) {
   v1::PullModelRequest request;
   request.set_reference(in.reference);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,7 +75,8 @@ struct Heard final : AnswerSink {
 // A daemon's core with everything around it faked. Time and tasks move only when told.
 class CoreWorld {
  public:
-  explicit CoreWorld(int slots, CoreOptions options = {}) {
+  explicit CoreWorld(int slots, CoreOptions options = {},
+                     const std::function<void(Core::Parts&)>& more = nullptr) {
     topology.topology = CpuMachine(kSystemReserve + kSlot * static_cast<Bytes>(slots));
     Core::Parts parts;
     parts.executor = &executor;
@@ -89,6 +91,7 @@ class CoreWorld {
                      {"m", "", "1", {"cpu"}},
                      {"l", "", "1", {"cpu"}},
                      {"fake", "", "1", {"cpu"}}};
+    if (more) more(parts);
     core = Core::Create(std::move(options), parts);
   }
 

@@ -243,6 +243,12 @@ class FakeCore : public Core {
   }
   void ListProfiles(Callback<std::vector<ProfileInfo>> done) override { done(std::vector<ProfileInfo>{}); }
   void Drain(std::chrono::milliseconds, std::function<void()> done) override { done(); }
+  std::shared_ptr<void> Lease(LeaseSpec spec, std::function<void(const LeaseEvent&)>,
+                              std::function<void(absl::Status)> on_end) override {
+    on_end(NoModel(spec.model));
+    return nullptr;
+  }
+  void SetOptions(CoreOptions) override {}
 
   static absl::Status NoModel(const std::string& name) {
     return Error(absl::StatusCode::kNotFound, Reason::kModelNotFound, "there is no model '" + name + "'",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -244,11 +245,13 @@ class FakeLauncher final : public Launcher {
 
   bool auto_ready = true;                               // processes become ready by themselves, at once
   std::vector<std::shared_ptr<FakeProcess>> processes;  // all that were ever launched
+  std::function<void(FakeProcess&)> on_launch;
 
   std::unique_ptr<LaunchedEngine> Launch(const LaunchSpec& spec, LaunchCallbacks callbacks) override {
     auto process = std::make_shared<FakeProcess>(executor_, spec, std::move(callbacks),
                                                  1000 + static_cast<int64_t>(processes.size()));
     processes.push_back(process);
+    if (on_launch) on_launch(*process);
     if (auto_ready) {
       executor_->Post([process] {
         process->Started();

@@ -81,11 +81,12 @@ def daemon(rng):
     d = Daemon()
     if real.exists():
         d.cli("import", real, "--name", "m")
+        d.cli("pin", "m")
     orphans = 0
     for k in range(kills):
         d.cli("load", "fake", "--engine", "fake")
         if real.exists() and k % 10 == 0:
-            d.cli("load", "m", "--context", 512, "--sessions", 1)
+            d.cli("load", "m")
         pids = [i["pid"] for i in d.instances() if i["pid"]]
         assert pids
 
@@ -103,6 +104,8 @@ def daemon(rng):
         if real.exists():
             models = d.json("models")["models"]
             assert [m["name"] for m in models] == ["m"] and models[0]["variants"][0]["state"] == "complete", models
+            # What is pinned is there again without anybody asking.
+            assert wait_until(lambda: any(i["model"] == "m" for i in d.instances()), 1), d.instances()
     d.close()
     print(f"daemon kills: {kills}, orphans after 2 s: {orphans}")
     assert orphans == 0

@@ -117,6 +117,17 @@ class Client {
   Result<DoctorReport> Doctor(const CallOptions& = {}) const;
   // Takes no new work and exits once running requests ended or `limit` passed (0: the daemon's default).
   Result<Done> Drain(std::chrono::milliseconds limit, const CallOptions& = {}) const;
+  // Reads the daemon's configuration again.
+  Result<ReloadReport> Reload(const CallOptions& = {}) const;
+  // These three end when the caller cancels, the daemon ends the stream, or the connection breaks.
+  // Every instance at once (`initial`), then each change.
+  Result<Done> WatchInstances(const std::function<void(const Instance&, bool initial)>&,
+                              const CallOptions& = {}) const;
+  Result<Done> Logs(const LogsRequest&, const std::function<void(const std::string&)>& on_line,
+                    const CallOptions& = {}) const;
+  // Keeps a model loaded meanwhile.
+  Result<Done> Lease(const LeaseRequest&, const std::function<void(const LeaseEvent&)>&,
+                     const CallOptions& = {}) const;
 
   Result<ModelList> Models(const CallOptions& = {}) const;
   Result<ModelDetails> GetModel(const std::string& name, const CallOptions& = {}) const;

@@ -587,4 +587,29 @@ struct AdviceTable {
   Wire wire;
 };
 
+// Options of the daemon, by name.
+struct ReloadReport {
+  std::vector<std::string> changed;
+  std::vector<std::string> needs_restart;
+};
+
+struct LogsRequest {
+  std::string filter;  // only lines with this text
+  uint32_t last = 100;
+  bool follow = false;
+};
+
+struct LeaseRequest {
+  std::string model;
+  std::string priority;  // "interactive", "normal", "batch"; "" normal
+  Workload workload;
+};
+
+struct LeaseEvent {
+  std::string
+      event;  // "granted", "yield_requested", "revoked", "restored", "contract_broken", "contract_kept"
+  std::string instance_id;
+  std::string reason;
+};
+
 }  // namespace rumbo::inline sdk
