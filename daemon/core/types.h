@@ -310,7 +310,7 @@ struct DeviceLoad {
 
 // A hardware profile, as a choice.
 struct ProfileInfo {
-  std::string name;   // "r9700"
+  std::string name;   // "card-2"
   std::string title;  // what a person calls it
   std::string system;
 };
