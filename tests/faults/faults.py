@@ -114,7 +114,7 @@ def memory():
         d.cli("import", model, "--name", "m")
         (group / "cgroup.procs").write_text(str(d.process.pid))
         (group / "memory.limit_in_bytes").write_text(str(260 << 20))
-        load = d.cli("load", "m", "--context", 131072, "--sessions", 4, "--force", check=False, timeout=240)
+        load = d.cli("load", "m", "--context", 32768, "--sessions", 4, "--force", check=False, timeout=240)
         assert load.returncode not in (0, 5), (load.returncode, load.stderr)
         assert d.process.poll() is None, "the kernel ended the daemon"
         assert "memory" in load.stderr.lower() or "signal 9" in load.stderr, load.stderr
