@@ -92,6 +92,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/rumbo/v1/AdminService/GetStatus", Scope::kList, kRumbo, HandleRpc, true},
     {"POST", "/rumbo/v1/AdminService/ListEngines", Scope::kList, kRumbo, HandleRpc, true},
     {"POST", "/rumbo/v1/AdminService/Doctor", Scope::kList, kRumbo, HandleRpc, true},
+    {"POST", "/rumbo/v1/AdminService/WatchLogs", Scope::kAdmin, kRumbo, HandleRpc, true},
     {"POST", "/rumbo/v1/AdminService/Drain", Scope::kAdmin, kRumbo, HandleRpc, true},
     {"POST", "/rumbo/v1/AdminService/Reload", Scope::kAdmin, kRumbo, HandleRpc, true},
 };

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <optional>
 #include <sstream>
@@ -93,7 +94,9 @@ std::unique_ptr<WorkerGroup> WorkerGroup::Create(const std::string& name, const 
   if (own.empty() || !self) return nullptr;
   const std::string parent = own + "/" + kPrefix + self->Text();
   if (::mkdir(parent.c_str(), 0755) != 0 && errno != EEXIST) return nullptr;
-  const std::string path = parent + "/" + name;
+  // One process, one group: the end of a worker must not end the one that follows it under the same name.
+  static std::atomic<uint64_t> made{0};
+  const std::string path = parent + "/" + name + "." + std::to_string(++made);
   if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return nullptr;
   if (::access((path + "/cgroup.procs").c_str(), W_OK) != 0) {
     ::rmdir(path.c_str());

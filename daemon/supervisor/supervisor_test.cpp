@@ -288,6 +288,8 @@ TEST_F(SupervisorTest, FloodedLogAndAnswersToNobodyDoNotReachTheRequest) {
     } else {
       EXPECT_EQ(ReasonOf(answer->status), Reason::kEngineProtocol) << kind << ": " << answer->status;
     }
+    handle->Stop(seconds(5));
+    ASSERT_TRUE(launched.WaitExit()) << kind;
   }
 }
 

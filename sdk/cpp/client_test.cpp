@@ -249,7 +249,8 @@ TEST_F(ClientTest, PlansComeWithWhatIsUnknownAbsent) {
   EXPECT_EQ(plan->chosen->predicted.decode_tok_s, 85.5);
   EXPECT_FALSE(plan->chosen->predicted.ttft_ms);
   EXPECT_FALSE(plan->refusal);
-  EXPECT_EQ(plan->rejected.at(0).reason_code, "DEVICE_NOT_USABLE");
+  EXPECT_EQ(plan->rejected.at(0).reason_code, "ENGINE_NOT_INSTALLED");
+  EXPECT_EQ(plan->rejected.back().reason_code, "DEVICE_NOT_USABLE");
   const auto big = client.MakePlan({.model = "big"});
   EXPECT_FALSE(big->chosen);
   EXPECT_EQ(big->refusal->missing_bytes, 3ull << 30);

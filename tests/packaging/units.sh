@@ -5,7 +5,7 @@ command -v systemd-analyze >/dev/null || { echo "systemd-analyze is not there"; 
 root=$(mktemp -d); trap 'rm -rf "$root"' EXIT
 DESTDIR=$root cmake --install "$1" --prefix /usr --component daemon >/dev/null
 # verify looks whether the programs that the units name are there.
-mkdir -p "$root/bin" "$root/lib/systemd/system"; printf '#!/bin/sh\n' > "$root/bin/kill"; chmod 755 "$root/bin/kill"
+mkdir -p "$root/bin" "$root/lib/systemd/system"; printf '#!/bin/sh\n' > "$root/bin/sh"; chmod 755 "$root/bin/sh"
 for target in sysinit basic shutdown sockets multi-user; do printf '[Unit]\nDefaultDependencies=no\n' > "$root/lib/systemd/system/$target.target"; done
 said=$(systemd-analyze verify --man=no --root="$root" "$root/usr/lib/systemd/system/rumbo.service" "$root/usr/lib/systemd/system/rumbo.socket" 2>&1 | grep -i 'rumbo\.' || true)
 [ -z "$said" ] || { echo "FAIL  $said"; exit 1; }

@@ -423,7 +423,12 @@ class Simulation {
     } else if (info.state != InstanceState::kDraining) {
       ready_.erase(info.id);
     }
-    if (info.state != InstanceState::kDraining) return;
+    if (info.state != InstanceState::kDraining) {
+      ending_.erase(info.id);
+      return;
+    }
+    // What was decided before stays right when the model is pinned or leased after.
+    if (!ending_.insert(info.id).second) return;
     const bool unwanted = info.reason.rfind("evicted", 0) == 0 || info.reason.rfind("idle", 0) == 0;
     if (!unwanted) {
       ready_.erase(info.id);
@@ -646,6 +651,7 @@ class Simulation {
   std::deque<CoreWorld::Answer<Core::ReadyEngine>> borrows_;
   std::vector<FakeProcess*> late_;
   std::map<std::string, std::string> ready_;  // instance -> model
+  std::set<std::string> ending_;              // drained already
   std::map<const FakeProcess*, int> silent_;  // quarter seconds
 };
 

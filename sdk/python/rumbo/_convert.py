@@ -49,7 +49,7 @@ def fill(message: Any, value: Any) -> None:
     """Sets the fields of `message` that `value` (a dataclass) has; None stays unset."""
     for f in dataclasses.fields(value):
         item = getattr(value, f.name)
-        if item is None:
+        if item is None or item == "":  # "" is what absent texts are; an older wire may not know the field
             continue
         if dataclasses.is_dataclass(item):
             fill(getattr(message, f.name), item)
