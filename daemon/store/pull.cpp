@@ -208,10 +208,14 @@ void Pulls::Run(const std::shared_ptr<Job>& job) {
   } catch (const std::exception& e) {
     result = Internal(std::string("pull: ") + e.what());
   }
-  std::lock_guard lock(mutex_);
-  job->ended = true;
-  for (Watching& watching : job->watchers) watching.watcher.on_end(result);
-  job->watchers.clear();
+  std::vector<Watching> watchers;
+  {
+    std::lock_guard lock(mutex_);
+    job->ended = true;
+    watchers.swap(job->watchers);
+  }
+  // Without the lock: the last word to a watcher may be what lets go of it, and that ends in Leave.
+  for (Watching& watching : watchers) watching.watcher.on_end(result);
 }
 
 // What the reference is: a listing of the hub, a registry's manifest, one address.
