@@ -176,14 +176,6 @@ absl::Status WorkerService::MakeScheduler(const engine::v1::LoadRequest& request
   RUMBO_ASSIGN_OR_RETURN(options.prefill_chunk, ExtraNumber(s, "prefill_chunk", 512, 1, *s.batch));
   RUMBO_ASSIGN_OR_RETURN(const uint32_t share, ExtraNumber(s, "share_prefixes", 1, 0, 1));
   options.share_prefixes = share != 0;
-  const PortTraits& traits = port_->traits();
-  if (options.share_prefixes && traits.unified && traits.window > 0) {
-    // Once in some twenty runs of sixteen sessions an answer was not the one that it is alone; plans give
-    // each session a stream of its own, where that never happened.
-    std::fprintf(stderr,
-                 "prefixes are not shared: windowed attention in one pool of cells; use kv_unified=false\n");
-    options.share_prefixes = false;
-  }
   RUMBO_ASSIGN_OR_RETURN(options.draft_tokens, ExtraNumber(s, "ngram_draft", 0, 0, 64));
   options.draft_tokens = std::max(options.draft_tokens, drafts);
   RUMBO_ASSIGN_OR_RETURN(const uint32_t always, ExtraNumber(s, "draft_always", 0, 0, 1));
