@@ -485,7 +485,7 @@ class Http2(unittest.TestCase):
         after = self.status_ms()
         print(f"rumbo status: {quiet:.1f} ms before the floods, {after:.1f} ms after; RSS, MB: "
               + ", ".join(f"{name} {mb:+.1f}" for name, mb in grown.items()), flush=True)
-        # How far it grows is printed, not bounded: gRPC queues what a flood asks for (docs/hardening.md). It lives and answers.
+        # How far it grows is printed, not bounded: gRPC queues what a flood asks for (docs/http.md). It lives and answers.
         self.assertLess(after, 2 * quiet + 20)
 
 
