@@ -13,8 +13,8 @@ namespace rumbo {
 class JsonApi;
 
 // The HTTP front door: OpenAI, Anthropic and Ollama dialects over one Core, on loopback and, only where asked
-// for, over TLS for other machines. One thread,
-// "rumbo-http", does everything; no thread per connection or stream.
+// for, over TLS for other machines. One thread, "rumbo-http", holds every connection; large bodies and spans
+// have one each. No thread per connection or stream.
 //
 // Threading: Start, Stop and the destructor from one thread, not from a Core callback.
 // Ownership: borrows `core` and `json` (rumbo.v1 as JSON; null: not served), which must outlive it.

@@ -66,7 +66,8 @@ class TraceExporter {
   static constexpr std::chrono::milliseconds kTimeout{2000};  // for one batch
 
   TraceExporter(CollectorAddress collector, std::string version);
-  ~TraceExporter();  // sends what waits, for at most kTimeout
+  // Sends what waits: up to two batches of kTimeout, and as long as the system looks up a host's name.
+  ~TraceExporter();
 
   void Add(TraceSpan span);
   uint64_t dropped() const { return dropped_; }

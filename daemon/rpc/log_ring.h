@@ -17,8 +17,8 @@ class LogRing final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   static constexpr size_t kLines = 2000;
 
-  // Calls `on_line` with the last `last` lines that hold `filter`; with `follow` also with each new one,
-  // until the token is destroyed.
+  // Calls `on_line` with the last `last` lines that hold `filter`; with `follow` also with each new one
+  // (whatever it holds), until the token is destroyed.
   std::shared_ptr<void> Watch(size_t last, const std::string& filter,
                               std::function<void(const std::string&)> on_line, bool follow);
 

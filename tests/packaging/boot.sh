@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# boot.sh ROOT PIDFILE: starts the systemd of ROOT as PID 1 in namespaces of its own: processes, mounts, network, host
-# name, cgroups. Writes the pid (as seen here) of that PID 1. Ends when it is killed.
+# boot.sh ROOT NAME: starts the systemd of ROOT as PID 1 in namespaces of its own: processes, mounts, network, host
+# name, cgroups. What it says goes to NAME.log. Ends when it is killed.
 set -euo pipefail
-root=$1 pidfile=$2
+root=$1 name=$2
 exec unshare --pid --fork --mount --cgroup --net --uts --ipc --kill-child bash -c '
   set -e
   root=$1
@@ -21,4 +21,4 @@ exec unshare --pid --fork --mount --cgroup --net --uts --ipc --kill-child bash -
   ip link set lo up 2>/dev/null || true
   mkdir -p .old; pivot_root . .old; umount -l /.old; rmdir /.old 2>/dev/null || true
   exec env -i container=rumbo-test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=console --show-status=false
-' boot "$root" > "$pidfile.log" 2>&1
+' boot "$root" > "$name.log" 2>&1
