@@ -266,11 +266,9 @@ void DiskCache::WriterLoop() {
     if (waiting_.empty()) return;
     // It stays in the queue meanwhile, so that Holds tells of it.
     const CachedSequence& sequence = waiting_.front();
-    writing_ = true;
     lock.unlock();
     WriteOne(sequence);
     lock.lock();
-    writing_ = false;
     waiting_bytes_ -= waiting_.front().state.bytes.size();
     waiting_.pop_front();
     if (waiting_.empty()) idle_.notify_all();

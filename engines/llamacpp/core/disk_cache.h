@@ -102,7 +102,6 @@ class DiskCache {
   std::list<PrivateFolder::File> foreign_;  // oldest first
   std::deque<CachedSequence> waiting_;
   uint64_t waiting_bytes_ = 0;
-  bool writing_ = false;
   bool stop_ = false;
   uint64_t next_id_ = 1;
   uint64_t tick_ = 0;

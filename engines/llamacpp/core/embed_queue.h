@@ -27,7 +27,6 @@ struct EmbedTraits {
   uint32_t sequences = 1;     // most inputs of one Compute
   uint32_t input_tokens = 0;  // most tokens of one input
   uint32_t width = 0;         // values of a row; of a score row where `ranks`
-  bool carries = false;       // an input may go on over several Computes; else it is seen whole
   bool ranks = false;         // rows are per input, not per token
 };
 

@@ -14,7 +14,7 @@ namespace {
 // The row of a token is (token, position, 1), that of an input (tokens it saw, last token, 0).
 class CountingPort final : public EmbedPort {
  public:
-  EmbedTraits traits_{.step_tokens = 8, .sequences = 4, .input_tokens = 20, .width = 3, .carries = true};
+  EmbedTraits traits_{.step_tokens = 8, .sequences = 4, .input_tokens = 20, .width = 3};
   bool fails = false;
   float spoil = 0;
   std::vector<size_t> batches;

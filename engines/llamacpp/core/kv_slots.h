@@ -22,7 +22,8 @@ namespace rumbo {
 class KvSlots {
  public:
   // At most `host_bytes` of host memory for states and, where the model needs them, checkpoints: half for
-  // each. What has no room there goes to `disk`, which may be null.
+  // each. What has no room there goes to `disk`, which may be null; without host memory
+  // only what was idle is written to it.
   KvSlots(ModelPort* port, uint64_t host_bytes, DiskCache* disk = nullptr);
 
   struct Lease {

@@ -360,7 +360,7 @@ void Scheduler::AddDecodes() {
   uint32_t spare = std::min(traits.outputs, traits.batch);
   spare -=
       std::min(spare, static_cast<uint32_t>(running_.size()));  // one output for each, also at a prompt's end
-  const std::vector<std::vector<TokenId>> all_guesses = Guesses(decoding, spare);
+  std::vector<std::vector<TokenId>> all_guesses = Guesses(decoding, spare);
   for (size_t i = 0; i < decoding.size(); ++i) {
     Run* run = decoding[i];
     for (; filler != fillers.end() && (*filler)->sequence < run->sequence; ++filler) {
@@ -368,7 +368,7 @@ void Scheduler::AddDecodes() {
     }
     if (batch_.size() >= traits.batch) break;
     const auto room = static_cast<ptrdiff_t>(traits.batch - batch_.size() - 1);
-    std::vector<TokenId> guesses = all_guesses[i];
+    std::vector<TokenId> guesses = std::move(all_guesses[i]);
     if (static_cast<ptrdiff_t>(guesses.size()) > room) guesses.resize(static_cast<size_t>(room));
     parts_.push_back({run, batch_.size(), static_cast<uint32_t>(1 + guesses.size()), false});
     auto position = static_cast<int32_t>(Computed(*run));
@@ -598,12 +598,13 @@ void Scheduler::TakeToken(Run* run, size_t batch_index) {
   }
   const TokenId token = *picked;
   job.sampler->Accept(token);
+  const bool looks_back = options_.draft_tokens > 0 && !port_->drafts();  // else the port guesses
   if (run->generated == 0) {
     run->first_token = clock_->Now();
     run->phase = Phase::kDecode;
-    if (options_.draft_tokens > 0) run->drafter.Append(job.prompt);
+    if (looks_back) run->drafter.Append(job.prompt);
   }
-  if (options_.draft_tokens > 0) run->drafter.Append(token);
+  if (looks_back) run->drafter.Append(token);
   ++run->generated;
   ++run->unsent_tokens;
   ++stats_.generated_tokens;

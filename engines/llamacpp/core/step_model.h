@@ -18,9 +18,9 @@ class StepModel {
   void AddPrefill(uint32_t tokens, double ms);
 
   // Prompt tokens for the next step beside `decoding` running answers. The whole chunk where nobody is
-  // stalled; where it `may_be_long`, what takes at most kMaxStallMs. Else what makes the step at most twice
-  // as long as decoding alone, or none where so few tokens would cost more than twice as much as in a long
-  // step.
+  // stalled; where it `may_be_long`, what takes at most kMaxStallMs or most of a step of decoding, whichever
+  // is longer. Else what makes the step at most twice as long as decoding alone, or none where so few tokens
+  // would cost more than twice as much as in a long step.
   uint32_t PrefillTokens(uint32_t decoding, bool may_be_long) const;
 
   // A step that read prompts and took `ms` was more than twice as long as decoding alone.

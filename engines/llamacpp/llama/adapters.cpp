@@ -1,6 +1,7 @@
 #include "engines/llamacpp/llama/adapters.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/status.h"
@@ -36,7 +37,9 @@ absl::StatusOr<std::string> Adapters::KeyOf(const Wanted& wanted) const {
                    "Import the adapter before the model is loaded; `rumbo models` shows what is there.");
     }
     if (!std::isfinite(scale)) return InvalidArgument("the scale of an adapter is no number");
-    if (scale != 0) words.push_back(name + "@" + file->sha256 + "*" + std::to_string(scale));
+    if (scale != 0)
+      words.push_back(name + "@" + file->sha256 + "*" +
+                      std::to_string(std::bit_cast<uint32_t>(scale)));  // exact
   }
   std::sort(words.begin(), words.end());
   std::string key;

@@ -38,7 +38,6 @@ LlamaEmbedder::LlamaEmbedder(LoadedModel* loaded) : loaded_(loaded) {
   if (trained > 0) traits_.input_tokens = std::min(traits_.input_tokens, trained);
   traits_.width =
       static_cast<uint32_t>(traits_.ranks ? llama_model_n_cls_out(model) : llama_model_n_embd_out(model));
-  traits_.carries = has_memory;
   encode_ = llama_model_has_encoder(model) && !llama_model_has_decoder(model);
 }
 
