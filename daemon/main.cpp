@@ -396,6 +396,7 @@ int Run(DaemonOptions options, const std::vector<std::string>& args) {
                                  .record = &record},
                                 programs);
   auto look = NewThreadExecutor("rumbo-look");
+  auto shelf = NewThreadExecutor("rumbo-library");
   CheckedLauncher checked(launcher.get(), store.get(), look.get());
 
   Core::Parts parts;
@@ -428,7 +429,7 @@ int Run(DaemonOptions options, const std::vector<std::string>& args) {
 
   auto library = ModelLibrary::Create({.core = core.get(),
                                        .store = store.get(),
-                                       .aux = aux.get(),
+                                       .aux = shelf.get(),
                                        .bin_dir = bin,
                                        .fetch = FetchSettingsOf(options),
                                        .cache_roots = SplitList(options.model_caches)});

@@ -17,9 +17,9 @@
 namespace rumbo {
 namespace {
 
-// Bytes of system memory that are never given out: room for the OS and for what nobody foresaw.
 constexpr std::chrono::minutes kRepeatable{10};
 
+// Bytes of system memory that are never given out: room for the OS and for what nobody foresaw.
 Bytes SystemReserve() { return 256 * kMiB; }
 
 }  // namespace

@@ -225,7 +225,7 @@ bool CoreImpl::FitsAgain(const HeldLease& lease) {
     if (other != nullptr && (Now() - other->last_used < kRestoreIdle || LeaseLevel(*other) > 0)) continue;
     request.evictable.push_back(std::move(candidate));
   }
-  const auto plan = rumbo::MakePlan(request, *topology_, *parts_.catalog, calibration_);
+  const auto plan = PlanHere(request);
   return plan.ok() && plan->chosen;
 }
 

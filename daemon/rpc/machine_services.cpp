@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "base/status.h"
 #include "base/utf8.h"
@@ -158,15 +157,14 @@ class InstanceService final : public v1::InstanceService::CallbackService {
   grpc::ServerWriteReactor<v1::WatchInstancesResponse>* WatchInstances(
       CallbackServerContext*, const v1::WatchInstancesRequest*) override {
     // The token ends the watch; it is dropped when the client goes.
-    auto token = std::make_shared<std::shared_ptr<void>>();
-    auto stream = MessageStream<v1::WatchInstancesResponse>::Create([token] { token->reset(); });
-    *token = core_->WatchInstances([stream](const InstanceInfo& info, bool initial) {
+    auto token = std::make_shared<StreamToken>();
+    auto stream = MessageStream<v1::WatchInstancesResponse>::Create([token] { token->Drop(); });
+    token->Set(core_->WatchInstances([stream](const InstanceInfo& info, bool initial) {
       v1::WatchInstancesResponse message;
       ToProto(info, message.mutable_instance());
       message.set_initial(initial);
       stream->Push(std::move(message));
-    });
-    if (stream->gone()) token->reset();
+    }));
     return stream.get();
   }
 
@@ -186,24 +184,13 @@ class InstanceService final : public v1::InstanceService::CallbackService {
   grpc::ServerWriteReactor<v1::LeaseResponse>* Lease(CallbackServerContext* call,
                                                      const v1::LeaseRequest* request) override {
     // The token is the lease; it is dropped when the client goes or the lease has ended.
-    struct Held {
-      std::mutex mutex;
-      std::shared_ptr<void> token;
-      bool over = false;
-      void Drop() {
-        std::shared_ptr<void> last;
-        std::lock_guard lock(mutex);
-        over = true;
-        last.swap(token);
-      }
-    };
-    auto held = std::make_shared<Held>();
+    auto held = std::make_shared<StreamToken>();
     auto stream = MessageStream<v1::LeaseResponse>::Create([held] { held->Drop(); });
     LeaseSpec spec;
     spec.model = request->model();
     spec.workload = FromProto(request->workload());
     spec.contract = FromProto(request->contract());
-    spec.client = peers_->Find(call->peer(), request->app());
+    spec.client = IdentityOf(*call, *peers_, request->app());
     const std::string& priority = request->priority();
     if (priority == "interactive") spec.priority = Priority::kInteractive;
     if (priority == "batch") spec.priority = Priority::kBatch;
@@ -211,7 +198,7 @@ class InstanceService final : public v1::InstanceService::CallbackService {
       stream->End(InvalidArgument("priority must be interactive, normal or batch"));
       return stream.get();
     }
-    auto token = core_->Lease(
+    held->Set(core_->Lease(
         std::move(spec),
         [stream](const LeaseEvent& event) {
           v1::LeaseResponse message;
@@ -223,11 +210,7 @@ class InstanceService final : public v1::InstanceService::CallbackService {
         [stream, held](const absl::Status& status) {
           stream->End(status);
           held->Drop();
-        });
-    {
-      std::lock_guard lock(held->mutex);
-      if (!held->over) held->token = std::move(token);
-    }
+        }));
     return stream.get();
   }
 
@@ -333,8 +316,8 @@ class AdminService final : public v1::AdminService::CallbackService {
 
   grpc::ServerWriteReactor<v1::WatchLogsResponse>* WatchLogs(CallbackServerContext*,
                                                              const v1::WatchLogsRequest* request) override {
-    auto token = std::make_shared<std::shared_ptr<void>>();
-    auto stream = MessageStream<v1::WatchLogsResponse>::Create([token] { token->reset(); });
+    auto token = std::make_shared<StreamToken>();
+    auto stream = MessageStream<v1::WatchLogsResponse>::Create([token] { token->Drop(); });
     if (context_.hooks.logs == nullptr) {
       stream->End(Error(absl::StatusCode::kFailedPrecondition, Reason::kCapabilityMissing, "no log is kept"));
       return stream.get();
@@ -346,9 +329,8 @@ class AdminService final : public v1::AdminService::CallbackService {
       stream->Push(std::move(message));
     };
     const size_t last = request->last() == 0 ? 100 : request->last();
-    *token = context_.hooks.logs->Watch(last, request->filter(), push, request->follow());
+    token->Set(context_.hooks.logs->Watch(last, request->filter(), push, request->follow()));
     if (!request->follow()) stream->End(absl::OkStatus());
-    if (stream->gone()) token->reset();
     return stream.get();
   }
 

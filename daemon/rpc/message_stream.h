@@ -12,6 +12,28 @@
 
 namespace rumbo {
 
+// What a stream holds while it is open: a watch, a lease, a seat at a download. Dropped once, by whoever
+// comes first, the client's end or ours; what is set after that is let go at once. Thread-safe; the token is
+// let go without the lock.
+class StreamToken {
+ public:
+  void Set(std::shared_ptr<void> token) {
+    std::lock_guard lock(mutex_);
+    if (!over_) token_.swap(token);
+  }
+  void Drop() {
+    std::shared_ptr<void> last;
+    std::lock_guard lock(mutex_);
+    over_ = true;
+    last.swap(token_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<void> token_;  // guarded by mutex_
+  bool over_ = false;            // guarded by mutex_
+};
+
 // A server stream of few messages (progress, state changes): a bounded queue between whoever pushes and a
 // client that may be slow. Thread-safe; shared between the producer and gRPC (until OnDone).
 template <typename Response>
@@ -61,7 +83,7 @@ class MessageStream final : public grpc::ServerWriteReactor<Response> {
     bool tell;
     {
       std::lock_guard lock(mutex_);
-      tell = !ended_ && !cancelled_;
+      tell = !ended_;  // also where a write has failed before
       cancelled_ = true;
       Advance();
     }

@@ -89,7 +89,7 @@ class ModelService final : public v1::ModelService::CallbackService {
     spec.overrides = FromProto(request->overrides());
     if (request->has_keep_alive_s()) spec.keep_alive_s = request->keep_alive_s();
     spec.idempotency_key = request->idempotency_key();
-    spec.uid = peers_->Find(call->peer(), "").uid;
+    spec.uid = IdentityOf(*call, *peers_, "").uid;
     core_->LoadModel(
         std::move(spec),
         [stream](const StepProgress& progress) {
@@ -139,18 +139,8 @@ class ModelService final : public v1::ModelService::CallbackService {
                                                              const v1::PullModelRequest* request) override {
     using Stream = MessageStream<v1::PullModelResponse>;
     // The token lives as long as somebody listens.
-    struct Seat {
-      std::mutex mutex;
-      std::shared_ptr<void> token;
-      bool gone = false;
-    };
-    auto seat = std::make_shared<Seat>();
-    auto stream = Stream::Create([seat] {
-      std::shared_ptr<void> token;
-      std::lock_guard lock(seat->mutex);
-      seat->gone = true;
-      token.swap(seat->token);
-    });
+    auto seat = std::make_shared<StreamToken>();
+    auto stream = Stream::Create([seat] { seat->Drop(); });
     if (library_ == nullptr) {
       stream->End(NotImplemented("downloading models"));
       return stream.get();
@@ -177,12 +167,9 @@ class ModelService final : public v1::ModelService::CallbackService {
       }
       stream->End(model.status());
     };
-    auto token = library_->Pull(
+    seat->Set(library_->Pull(
         {request->reference(), request->name(), plan_only, request->replace(), request->force()},
-        std::move(watcher));
-    std::unique_lock lock(seat->mutex);
-    if (!seat->gone) seat->token = std::move(token);
-    lock.unlock();
+        std::move(watcher)));
     return stream.get();
   }
 

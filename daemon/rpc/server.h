@@ -24,7 +24,6 @@ struct RpcOptions {
   // False: connections of our own user and of root alone. True: of everybody whom the socket's mode lets in,
   // as a system service has it (mode 0660, a group of its own).
   bool any_user = false;
-  std::string tcp;  // "127.0.0.1:PORT", or "" for none; only loopback
   std::string version;
   int64_t started_unix_s = 0;
 };

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <future>
 #include <set>
 
 #include "base/os/files.h"
@@ -23,10 +24,16 @@ class Library final : public ModelLibrary {
   explicit Library(Parts parts)
       : parts_(std::move(parts)),
         fetcher_(parts_.bin_dir, parts_.fetch, parts_.store->partial_dir()),
-        pulls_(parts_.core, parts_.store, &fetcher_, parts_.fetch) {
+        pulls_(parts_.core, parts_.store, &fetcher_) {
     if (parts_.cache_roots.empty()) parts_.cache_roots = DefaultCacheRoots();
   }
-  ~Library() override { *stop_ = true; }
+  ~Library() override {
+    *stop_ = true;
+    // What runs there speaks of us.
+    std::promise<void> idle;
+    parts_.aux->Post([&idle] { idle.set_value(); });
+    idle.get_future().wait();
+  }
 
   std::shared_ptr<void> Pull(PullSpec spec, PullWatcher watcher) override {
     return pulls_.Join(std::move(spec), std::move(watcher));

@@ -91,7 +91,8 @@ struct CachedModel {
 // Models from outside: pulls, searches, adoption, the preflight. Between the core, the store and rumbo-fetch.
 //
 // Threading: any thread. A pull has a thread of its own ("rumbo-pull"), eight at most; the rest runs on
-// `aux`, which may block. Destroy it before the core and the executors.
+// `aux`, which may block and is nobody else's. Destroy it before the core and the executors: that waits for
+// what runs on `aux`.
 class ModelLibrary {
  public:
   struct Parts {

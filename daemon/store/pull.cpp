@@ -29,15 +29,16 @@ absl::Status Stopped() {
                "`rumbo pull` goes on where it stopped.");
 }
 
-// Waits for a callback of another executor; gives up where `stop` turns true for good.
+// Waits for a callback of another executor, also where `give_up` turns true: what runs there may still speak
+// of what is ours. Then `cancelled` asks it to end.
 template <typename T>
-absl::StatusOr<T> Await(const std::function<void(Callback<T>)>& call, const std::atomic<bool>& give_up) {
+absl::StatusOr<T> Await(const std::function<void(Callback<T>)>& call, const std::atomic<bool>& give_up,
+                        std::atomic<bool>* cancelled = nullptr) {
   auto promise = std::make_shared<std::promise<absl::StatusOr<T>>>();
   std::future<absl::StatusOr<T>> future = promise->get_future();
   call([promise](absl::StatusOr<T> value) { promise->set_value(std::move(value)); });
   while (future.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
-    if (give_up)
-      return Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
+    if (give_up && cancelled != nullptr) *cancelled = true;
   }
   return future.get();
 }
@@ -80,8 +81,8 @@ struct Pulls::Found {
   std::vector<std::string> named;  // hosts that the reference named
 };
 
-Pulls::Pulls(Core* core, ModelKeeper* store, const Fetcher* fetcher, FetchSettings settings)
-    : core_(core), store_(store), fetcher_(fetcher), settings_(std::move(settings)) {}
+Pulls::Pulls(Core* core, ModelKeeper* store, const Fetcher* fetcher)
+    : core_(core), store_(store), fetcher_(fetcher) {}
 
 Pulls::~Pulls() {
   std::vector<std::shared_ptr<Job>> all;
@@ -117,14 +118,13 @@ std::shared_ptr<void> Pulls::Join(PullSpec spec, PullWatcher watcher) {
   if (!parsed.ok()) return watcher.on_end(parsed.status()), nullptr;
   std::string name = spec.name.empty() ? NameFor(*parsed) : spec.name;
   if (const absl::Status good = CheckModelName(name); !good.ok()) return watcher.on_end(good), nullptr;
-  // A plan is nobody else's business; a pull is everybody's who wants that model.
-  const std::string key =
-      spec.plan_only ? "plan/" + std::to_string(reinterpret_cast<uintptr_t>(&watcher)) + "/" + name : name;
   std::shared_ptr<Job> job;
   uint64_t id = 0;
   absl::Status refused;
   {
     std::lock_guard lock(mutex_);
+    // A plan is nobody else's business; a pull is everybody's who wants that model.
+    const std::string key = spec.plan_only ? "plan/" + std::to_string(next_watcher_) + "/" + name : name;
     if (closing_)
       refused = Error(absl::StatusCode::kUnavailable, Reason::kDraining, "the daemon is shutting down");
     const auto it = jobs_.find(key);
@@ -156,11 +156,7 @@ std::shared_ptr<void> Pulls::Join(PullSpec spec, PullWatcher watcher) {
         jobs_[key] = job;
         job->thread = std::thread([this, job, key] {
           ::pthread_setname_np(::pthread_self(), "rumbo-pull");
-          Run(job);
-          std::lock_guard inner(mutex_);
-          jobs_.erase(key);
-          ended_.push_back(job);
-          changed_.notify_all();
+          Run(key, job);
         });
       }
     }
@@ -201,7 +197,7 @@ void Pulls::Tell(Job& job, const PullProgress& progress) {
   for (Watching& watching : job.watchers) watching.watcher.on_progress(progress);
 }
 
-void Pulls::Run(const std::shared_ptr<Job>& job) {
+void Pulls::Run(const std::string& key, const std::shared_ptr<Job>& job) {
   absl::StatusOr<StoredModel> result = Internal("not run");
   try {
     result = Pull(*job);
@@ -213,6 +209,10 @@ void Pulls::Run(const std::shared_ptr<Job>& job) {
     std::lock_guard lock(mutex_);
     job->ended = true;
     watchers.swap(job->watchers);
+    // From here on nobody joins it any more, who would never hear of its end.
+    jobs_.erase(key);
+    ended_.push_back(job);
+    changed_.notify_all();
   }
   // Without the lock: the last word to a watcher may be what lets go of it, and that ends in Leave.
   for (Watching& watching : watchers) watching.watcher.on_end(result);
@@ -273,9 +273,9 @@ absl::StatusOr<Pulls::Found> Pulls::Find(Job& job, const ModelReference& referen
 absl::StatusOr<StoredModel> Pulls::Pull(Job& job) {
   RUMBO_ASSIGN_OR_RETURN(const ModelReference reference, ParseReference(job.spec.reference));
   if (reference.kind == ModelReference::Kind::kFile) {
+    const auto cancelled = std::make_shared<std::atomic<bool>>(false);
     return Await<StoredModel>(
         [&](Callback<StoredModel> done) {
-          auto cancelled = std::make_shared<std::atomic<bool>>(false);
           core_->ImportModel(
               {reference.file, job.name, "", job.spec.replace}, cancelled,
               [this, &job](const StepProgress& step) {
@@ -283,7 +283,7 @@ absl::StatusOr<StoredModel> Pulls::Pull(Job& job) {
               },
               std::move(done));
         },
-        job.stop);
+        job.stop, cancelled.get());
   }
   Found found;
   if (reference.kind == ModelReference::Kind::kShortName) {
@@ -487,16 +487,17 @@ absl::StatusOr<StoredModel> Pulls::Already(Job& job, const std::string& name, co
     if (file.sha256.empty() ? file.git_sha1.empty() : stored.count(file.sha256) == 0)
       return absl::NotFoundError("");
   }
+  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   auto results = Await<std::vector<VerifyResult>>(
       [&](Callback<std::vector<VerifyResult>> done) {
         store_->Verify(
-            {name}, std::make_shared<std::atomic<bool>>(false),
+            {name}, cancelled,
             [this, &job](const StepProgress& step) {
               Tell(job, {step, {}, {}});
             },
             std::move(done));
       },
-      job.stop);
+      job.stop, cancelled.get());
   if (!results.ok()) return results.status();
   *repair = results->empty() || (*results)[0].state != "ok";
   if (*repair) return absl::NotFoundError("");

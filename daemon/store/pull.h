@@ -19,7 +19,7 @@ namespace rumbo {
 // needs it.
 class Pulls {
  public:
-  Pulls(Core* core, ModelKeeper* store, const Fetcher* fetcher, FetchSettings settings);
+  Pulls(Core* core, ModelKeeper* store, const Fetcher* fetcher);
   // Stops all and waits for their threads.
   ~Pulls();
 
@@ -34,7 +34,7 @@ class Pulls {
   struct Job;
   struct Found;  // what a reference turned out to be
 
-  void Run(const std::shared_ptr<Job>& job);
+  void Run(const std::string& key, const std::shared_ptr<Job>& job);
   absl::StatusOr<StoredModel> Pull(Job& job);
   absl::StatusOr<Found> Find(Job& job, const ModelReference& reference);
   absl::StatusOr<size_t> Choose(Job& job, Found& found, PullPlan& plan);
@@ -54,7 +54,6 @@ class Pulls {
   Core* const core_;
   ModelKeeper* const store_;
   const Fetcher* const fetcher_;
-  const FetchSettings settings_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

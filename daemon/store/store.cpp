@@ -592,6 +592,9 @@ class Store final : public ModelKeeper {
                                     const std::atomic<bool>& cancelled,
                                     const std::function<void(const StepProgress&)>& progress) {
     if (path.empty() || path[0] != '/') return InvalidArgument("only an absolute path can be adopted");
+    if (!spec.variant.empty())
+      return InvalidArgument("a variant cannot be adopted",
+                             "Adopt the file as a model of its own, or import it.");
     RUMBO_ASSIGN_OR_RETURN(const std::vector<Source> sources, SourcesOf(path));
     progress({.step = "inspect"});
     RUMBO_ASSIGN_OR_RETURN(ModelDescriptor descriptor, inspect_(path));
@@ -799,11 +802,9 @@ class Store final : public ModelKeeper {
         }
       }
       before += row->bytes;
-      if (result.state == "damaged" || result.state == "missing") {
-        damaged_.insert(row->model);
-      } else {
-        damaged_.erase(row->model);
-      }
+      // One sound variant does not mend another.
+      if (row == chosen.front() || (row - 1)->model != row->model) damaged_.erase(row->model);
+      if (result.state == "damaged" || result.state == "missing") damaged_.insert(row->model);
       out.push_back(std::move(result));
     }
     return out;
